@@ -1,0 +1,1 @@
+"""Compare two traces and name their first divergence, without torch."""

@@ -1,0 +1,1 @@
+"""Record what a PyTorch training process does, without perturbing it."""

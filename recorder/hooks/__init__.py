@@ -1,0 +1,1 @@
+"""The hook families: each module observes one part of a training step."""

@@ -1,6 +1,7 @@
 """The writer: appends a trace to a file, so that any prefix of the file can be read."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,24 +24,23 @@ class Writer:
     """Writes one trace.
 
     The file has its final name from the first byte: a killed process leaves a readable trace, and
-    there is nothing to rename. The caller gives observations as `Rows`, a step in one part or
+    there is nothing to rename. It is created by the first part of a step, so a process that has
+    nothing to say writes nothing. The caller gives observations as `Rows`, a step in one part or
     several.
     """
 
-    def __init__(self, path: str | os.PathLike[str], header: Header) -> None:
-        """Create the file and write the header.
+    def __init__(
+        self, path: str | os.PathLike[str] | Callable[[], Path], header: Callable[[], Header]
+    ) -> None:
+        """Prepare a trace; no file is touched yet.
 
-        Raises:
-            TraceExistsError: The file exists.
-            OSError: It cannot be written.
+        Args:
+            path: Where to write, or what tells it when the file is created.
+            header: Called when the file is created.
         """
-        self.path = Path(path)
-        try:
-            self._file: BinaryIO = open(self.path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
-        except FileExistsError:
-            raise TraceExistsError(
-                f"{self.path} exists; choose another name or pass --overwrite"
-            ) from None
+        self._path = path
+        self._header = header
+        self._file: BinaryIO | None = None
         self._compressor = Compressor()
         self._offset = 0
         self._tables = Tables.empty()
@@ -54,8 +54,28 @@ class Writer:
         self._steps: list[StepEntry] = []
         self._current: PhaseDigests | None = None
         self._value_offsets: dict[bytes, tuple[int, int]] = {}
-        self._append(prefix_bytes(header.format_version))
-        self._append(self._compressor.record(RecordKind.HEADER, pack_header(header)))
+        self.path: Path | None = None
+
+    def open(self) -> BinaryIO:
+        """Create the file and write the header; a second call changes nothing.
+
+        Raises:
+            TraceExistsError: The file exists.
+            OSError: It cannot be written.
+        """
+        if self._file is None:
+            path = self._path() if callable(self._path) else Path(self._path)
+            try:
+                self._file = open(path, "xb", buffering=0)
+            except FileExistsError:
+                raise TraceExistsError(
+                    f"{path} exists; choose another name or pass --overwrite"
+                ) from None
+            self.path = path
+            header = self._header()
+            self._append(prefix_bytes(header.format_version))
+            self._append(self._compressor.record(RecordKind.HEADER, pack_header(header)))
+        return self._file
 
     @property
     def bytes_written(self) -> int:
@@ -168,7 +188,8 @@ class Writer:
 
     def close(self, *, complete: bool = True, reason: str = "") -> None:
         """Write the footer and close the file; a second call does nothing."""
-        if self._file.closed:
+        file = self.open()
+        if file.closed:
             return
         try:
             footer = Footer(
@@ -193,15 +214,16 @@ class Writer:
         return self._site_phases, self._site_hashes
 
     def _append(self, data: bytes) -> int:
+        file = self.open()
         offset = self._offset
         written = 0
         view = memoryview(data)
         try:
             while written < len(data):
-                written += self._file.write(view[written:]) or 0
+                written += file.write(view[written:]) or 0
         except OSError:
             # A half-written record would hide a later one from readers.
-            self._file.truncate(offset)
+            file.truncate(offset)
             raise
         self._offset += len(data)
         return offset

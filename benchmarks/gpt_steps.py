@@ -1,0 +1,92 @@
+"""Train a GPT on random tokens and print the seconds of each step as a JSON list.
+
+The program that `record_cost.py` measures; `wide` is 8 layers of width 512 with batches of 4x256
+tokens, `tiny` 4 layers of width 128 with batches of 12x64.
+"""
+
+import argparse
+import itertools
+import json
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    batch: int
+    context: int
+
+
+SIZES = {
+    "wide": Size(layers=8, width=512, heads=8, vocabulary=2048, batch=4, context=256),
+    "tiny": Size(layers=4, width=128, heads=4, vocabulary=2048, batch=12, context=64),
+}
+
+
+class Block(nn.Module):
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.heads = size.heads
+        self.norm1 = nn.LayerNorm(size.width)
+        self.qkv = nn.Linear(size.width, 3 * size.width)
+        self.proj = nn.Linear(size.width, size.width)
+        self.norm2 = nn.LayerNorm(size.width)
+        self.up = nn.Linear(size.width, 4 * size.width)
+        self.act = nn.GELU()
+        self.down = nn.Linear(4 * size.width, size.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(*parts, is_causal=True)
+        x = x + self.proj(mixed.transpose(1, 2).flatten(2))
+        return x + self.down(self.act(self.up(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(size.vocabulary, size.width)
+        self.positions = nn.Embedding(size.context, size.width)
+        self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
+        self.norm = nn.LayerNorm(size.width)
+        self.head = nn.Linear(size.width, size.vocabulary, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def train(size: Size, steps: int) -> list[float]:
+    """Train and return the seconds from each step's beginning to the next one's."""
+    torch.manual_seed(0)
+    model = GPT(size)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randint(size.vocabulary, ((steps + 1) * size.batch, size.context + 1))
+    starts = []
+    for (batch,) in DataLoader(TensorDataset(tokens), size.batch, shuffle=True):
+        starts.append(time.perf_counter())
+        logits = model(batch[:, :-1])
+        loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return [after - before for before, after in itertools.pairwise(starts)]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("size", choices=SIZES)
+    parser.add_argument("--steps", type=int, default=12)
+    options = parser.parse_args()
+    print(json.dumps(train(SIZES[options.size], options.steps)))

@@ -1,0 +1,106 @@
+"""What recording every step costs: step times side by side, and bytes on disk.
+
+Each round runs the same training plain and at each capture level, one process after the other, so
+that a busy neighbour hits all of them. Ratios are of the medians over all rounds and steps; the
+first steps of a process, which warm up, are left out. Needs tp-record on PATH.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from traceparity.tracefmt.reader import open_trace
+from traceparity.tracefmt.records import Kind
+
+PROGRAM = Path(__file__).with_name("gpt_steps.py")
+WARM_UP = 2
+PLAIN = "plain"
+LEVELS = (PLAIN, "digest", "sketch", "values")
+LIMITS = {("wide", "digest"): 1.15, ("wide", "sketch"): 1.30}
+LIMITS |= {("tiny", "digest"): 1.6, ("tiny", "sketch"): 2.0}
+
+
+@dataclass(slots=True)
+class Cost:
+    """What was measured at one level."""
+
+    rounds: list[list[float]] = field(default_factory=list)
+    bytes_per_tensor: float = 0.0
+    bytes_per_step: float = 0.0
+
+    @property
+    def median(self) -> float:
+        return statistics.median(seconds for steps in self.rounds for seconds in steps)
+
+    def round_medians(self) -> list[float]:
+        return [statistics.median(steps) for steps in self.rounds]
+
+
+def train(size: str, level: str, steps: int, trace: Path) -> list[float]:
+    """Run the training once; returns the seconds of its steps."""
+    target = [str(PROGRAM), size, "--steps", str(steps)]
+    record = ["tp-record", "--overwrite", "--capture", level, "-o", str(trace), "--"]
+    command = [sys.executable, *target] if level == PLAIN else [*record, *target]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    seconds: list[float] = json.loads(done.stdout)
+    return seconds[WARM_UP:]
+
+
+def weigh(trace: Path, cost: Cost) -> None:
+    """Bytes on disk for each tensor observation: of the whole file, and what a late step adds."""
+    with open_trace(trace) as opened:
+        columns = [opened.columns(step.number) for step in opened.steps]
+        tensors = sum(int((part.kind == Kind.TENSOR).sum()) for part in columns)
+        cost.bytes_per_tensor = trace.stat().st_size / tensors
+        cost.bytes_per_step = sum(length for _, length in opened.steps[-2].chunks)
+
+
+def measure(size: str, steps: int, rounds: int, levels: list[str]) -> dict[str, Cost]:
+    """Measure the levels in turn, several times."""
+    costs = {level: Cost() for level in levels}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            for level, cost in costs.items():
+                trace = Path(folder) / f"{level}.trace"
+                cost.rounds.append(train(size, level, steps, trace))
+                if level != PLAIN and not cost.bytes_per_tensor:
+                    weigh(trace, cost)
+                trace.unlink(missing_ok=True)
+    return costs
+
+
+def show(size: str, costs: dict[str, Cost]) -> None:
+    """Print a table; `range` is the lowest and highest ratio of a round to its plain twin."""
+    plain = costs[PLAIN]
+    head = f"{size:6} {'ms/step':>9} {'ratio':>6} {'limit':>6} {'range':>12}"
+    print(f"\n{head} {'B/tensor':>9} {'B/step':>10}")
+    for level, cost in costs.items():
+        twins = zip(cost.round_medians(), plain.round_medians(), strict=True)
+        ratios = [mine / base for mine, base in twins]
+        limit = LIMITS.get((size, level))
+        print(
+            f"{level:6} {cost.median * 1e3:9.2f} {cost.median / plain.median:6.3f} "
+            f"{limit or '':>6} {min(ratios):5.2f}..{max(ratios):5.2f} "
+            f"{cost.bytes_per_tensor:9.1f} {cost.bytes_per_step:10.0f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=("wide", "tiny"), action="append")
+    parser.add_argument("--levels", nargs="+", default=list(LEVELS[1:]), choices=LEVELS[1:])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="of each process (default: wide 12, tiny 60)")
+    options = parser.parse_args()
+    for size in options.size or ("wide", "tiny"):
+        steps = options.steps or {"wide": 12, "tiny": 60}[size]
+        show(size, measure(size, steps, options.rounds, [PLAIN, *options.levels]))
+
+
+if __name__ == "__main__":
+    main()

@@ -140,16 +140,16 @@ class Rows:
         )  # fmt: skip
 
     def extend(
-        self, other: "Rows", *, microbatch: int | None = None, flags: int = 0
+        self, other: "Rows", *, microbatch: int | None = None, without: int = 0
     ) -> None:
-        """Append all rows of ``other``, with flags added and the micro-batch set where given."""
+        """Append all rows of ``other``, flags taken off and the micro-batch set where given."""
         if not other.data:
             return
         table = np.frombuffer(bytes(other.data), ROW).copy()
         inside = (table["value_offset"] >= 0) & (table["flags"] & Flag.EXTERNAL_VALUE == 0)
         table["value_offset"][inside] += len(self.values)
         table["sketch_row"][table["sketch_row"] >= 0] += len(self.sketches) // (4 * SKETCH_WIDTH)
-        table["flags"] |= flags
+        table["flags"] &= 0xFFFF ^ without
         if microbatch is not None:
             table["microbatch"] = microbatch
         self.data += table.tobytes()

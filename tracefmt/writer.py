@@ -87,6 +87,11 @@ class Writer:
         """Steps of which at least a part is in the file."""
         return len(self._steps)
 
+    @property
+    def rows_written(self) -> int:
+        """Observations in the file so far."""
+        return sum(sum(step.observations) for step in self._steps)
+
     def string(self, text: str) -> int:
         """The id of a string."""
         found = self._string_ids.get(text)

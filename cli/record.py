@@ -1,0 +1,104 @@
+"""``tp-record``: run a training command and record it."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import click
+
+from traceparity import _version
+from traceparity.recorder.launch import LaunchError, Order, default_out, run
+from traceparity.recorder.settings import LEVELS, Settings, settings_from, settings_from_file
+from traceparity.tracefmt.errors import TraceparityError
+
+FAILED = 125
+"""Exit status when recording itself cannot begin; a program's own status always wins."""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    epilog="The exit status is the program's own; 125 when recording cannot begin, 126 and 127"
+    " when the program cannot be run or found.",
+)
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Trace to write [<script>.trace].")
+@click.option("--overwrite", is_flag=True, help="Replace a trace that exists.")
+@click.option("--capture", type=click.Choice(LEVELS), help="What to keep of tensors [sketch].")
+@click.option("--steps", metavar="RANGES", help="Steps to record, e.g. 0:10,500:510.")
+@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Record each N-th step.")
+@click.option("--phases", metavar="LIST", help="Phases to record, e.g. gradient,optimizer.")
+@click.option("--include", multiple=True, metavar="GLOB", help="Sites to record (repeatable).")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Sites to leave out (repeatable).")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file [pyproject.toml].")
+@click.option("--rank", type=click.IntRange(min=0), help="Rank, where no launcher says it.")
+@click.option("-v", "--verbose", is_flag=True, help="Say on stderr how it went.")
+@click.version_option(_version.__version__, prog_name="tp-record")
+@click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED)
+def record(
+    target: tuple[str, ...],
+    out: Path | None,
+    overwrite: bool,
+    config: Path | None,
+    rank: int | None,
+    verbose: bool,
+    **options: object,
+) -> None:
+    """Run TARGET and record its training to a trace file.
+
+    TARGET is a script with its arguments, "-m module", or any command that starts Python:
+
+    \b
+        tp-record -o a.trace -- train.py --lr 3e-4
+        tp-record -o a.trace -- torchrun --nproc-per-node 2 train.py
+    """
+    if target[:1] == ("--",):
+        target = target[1:]
+    if not target:
+        raise click.UsageError("no program to run; give it after --")
+    settings = _settings(config, options)
+    if importlib.util.find_spec("torch") is None:
+        raise TraceparityError("torch is not installed here; pip install 'traceparity[torch]'")
+    order = Order(
+        target=target,
+        out=out or default_out(target),
+        settings=settings,
+        overwrite=overwrite,
+        rank=rank,
+        verbose=verbose or sys.stderr.isatty(),
+    )
+    sys.exit(run(order))
+
+
+def _settings(config: Path | None, options: dict[str, object]) -> Settings:
+    base = Settings()
+    if config is not None:
+        base = settings_from_file(config)
+    elif Path("pyproject.toml").is_file():
+        base = settings_from_file(Path("pyproject.toml"))
+    given = {key: value for key, value in options.items() if value not in (None, ())}
+    return settings_from(given, "command line", base)
+
+
+def main() -> None:
+    """Run ``tp-record``; whatever goes wrong before the program starts exits 125 to 127."""
+    try:
+        record(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(FAILED)
+    except LaunchError as error:
+        click.echo(f"tp-record: {error}", err=True)
+        sys.exit(error.status)
+    except TraceparityError as error:
+        click.echo(f"tp-record: {error}", err=True)
+        sys.exit(FAILED)
+    except OSError as error:
+        click.echo(f"tp-record: {error.filename or ''}: {error.strerror or error}", err=True)
+        sys.exit(FAILED)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

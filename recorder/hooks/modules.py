@@ -1,0 +1,330 @@
+"""Modules: inputs and outputs by call, gradients of outputs, buffers that a call changed.
+
+Global forward hooks see every module without touching any (a hook on a module would switch off
+fused fast paths). Gradients come from hooks on output tensors: full backward hooks insert autograd
+nodes, which makes valid programs crash and reorders sums.
+"""
+
+import functools
+import threading
+import weakref
+from typing import Any, Protocol
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from traceparity.recorder.guard import inside_backward, inside_transform
+from traceparity.recorder.leaves import leaves, tensors
+from traceparity.recorder.naming import ModuleEntry, join
+from traceparity.recorder.observe import Unobservable
+from traceparity.recorder.recording import UNWANTED, Recording, plain_value
+from traceparity.tracefmt.records import Flag, Phase
+from traceparity.tracefmt.rows import Rows
+
+_EVALUATION = Flag.CONTEXT | Flag.EVALUATION
+
+
+class Data(Protocol):
+    """The part of the data hooks that a root's call needs."""
+
+    def before_training(self, args: Any) -> Rows | None: ...
+
+    def claim_for_training(self, args: Any) -> None: ...
+
+    def claim_for_evaluation(self, args: Any, rows: Rows) -> None: ...
+
+
+class State(Protocol):
+    """The part of the state hooks that a root's call needs."""
+
+    def root_joined(self, root: ModuleEntry) -> None: ...
+
+    def rng(self, phase: Phase) -> None: ...
+
+    def buffer_changed(self, phase: Phase, name: str, buffer: torch.Tensor) -> None: ...
+
+
+class _Call:
+    """A module call in progress."""
+
+    __slots__ = ("entry", "inputs", "key", "mode", "root", "rows")
+
+    def __init__(self, key: int, entry: ModuleEntry | None, mode: str, *, root: bool) -> None:
+        self.key = key
+        self.entry = entry
+        self.mode = mode
+        self.root = root
+        self.inputs: list[tuple[str, torch.Tensor, int]] = []
+        self.rows: Rows | None = None
+
+
+class ModuleHooks:
+    """The global module hooks."""
+
+    def __init__(self, recording: Recording, data: Data, state: State) -> None:
+        self._recording = recording
+        self._data = data
+        self._state = state
+        self._calls = threading.local()
+        self._handles: list[Any] = []
+        self._watched: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._on_gradient = recording.guard.hook(self._gradient)
+
+    def install(self) -> None:
+        """Begin to see module calls."""
+        guard = self._recording.guard
+        self._handles = [
+            torch_module.register_module_forward_pre_hook(guard.hook(self._before)),
+            torch_module.register_module_forward_hook(
+                guard.hook(self._after), with_kwargs=True, always_call=True
+            ),
+        ]
+
+    def remove(self) -> None:
+        """Stop."""
+        for handle in self._handles:
+            handle.remove()
+
+    # -- a call begins ------------------------------------------------------------------------
+
+    def _before(self, module: torch.nn.Module, args: Any) -> None:
+        stack = self._stack()
+        if inside_transform():
+            stack.append(_Call(id(module), None, "ignored", root=False))
+            return
+        outer = stack[-1] if stack else None
+        entry = self._recording.names.modules.get(id(module))
+        if outer is None:
+            call = self._root_call(module, entry, args)
+        else:
+            call = self._inner_call(module, entry, outer)
+        stack.append(call)
+        if call.mode == "training" and call.entry is not None and not call.entry.wrapper:
+            self._inputs(call, args)
+        elif call.mode == "evaluation" and call.root:
+            self._evaluation_leaves(call, "input", args)
+
+    def _root_call(self, module: torch.nn.Module, entry: ModuleEntry | None, args: Any) -> _Call:
+        recording = self._recording
+        if inside_backward():
+            return _Call(id(module), entry, "recompute", root=False)
+        trains, has_parameters = _takes_part(module, args)
+        if not trains and not has_parameters:
+            # Transforms and metrics are modules too, but no part of the training graph.
+            return _Call(id(module), None, "ignored", root=False)
+        if entry is None:
+            entry = recording.names.adopt(module, main=has_parameters)
+        call = _Call(id(module), entry, "training", root=True)
+        if trains:
+            self._training_root(entry, args)
+        elif not self._belongs_to_step():
+            call.mode, call.rows = "evaluation", Rows()
+        elif not entry.root.trained:
+            entry.root.trained = True
+            self._state.root_joined(entry.root)
+        if recording.idle and call.mode == "training":
+            call.mode = "ignored"
+        return call
+
+    def _belongs_to_step(self) -> bool:
+        window = self._recording.window
+        return window.open and not window.updated
+
+    def _training_root(self, entry: ModuleEntry, args: Any) -> None:
+        root = entry.root
+        joins = not root.trained
+        root.trained = True
+        was_open = self._belongs_to_step()
+        teacher = self._data.before_training(args)
+        self._recording.window.forward()
+        if teacher is not None:
+            self._recording.rows.extend(
+                teacher, microbatch=self._recording.window.microbatch, without=_EVALUATION
+            )
+        if joins and was_open:
+            self._state.root_joined(root)
+        self._data.claim_for_training(args)
+
+    def _inner_call(
+        self, module: torch.nn.Module, entry: ModuleEntry | None, outer: _Call
+    ) -> _Call:
+        mode = outer.mode
+        if mode == "recompute" or inside_backward():
+            return _Call(id(module), entry, "recompute", root=False)
+        if mode == "training" and entry is None and outer.entry is not None:
+            self._recording.names.refresh(outer.entry.root)
+            entry = self._recording.names.modules.get(id(module))
+        return _Call(id(module), entry, mode, root=False)
+
+    def _inputs(self, call: _Call, args: Any) -> None:
+        entry = call.entry
+        assert entry is not None  # noqa: S101 - the caller has checked it
+        for index, arg in enumerate(args):
+            if isinstance(arg, torch.Tensor):
+                self._leaf(entry, ("input", index), f"input[{index}]", arg, 0)
+                if not arg.is_inference():
+                    call.inputs.append((f"[{index}]", arg, arg._version))
+            else:
+                for path, leaf in leaves(arg, f"input[{index}]"):
+                    self._leaf(entry, path, path, leaf, 0)
+
+    # -- a call ends --------------------------------------------------------------------------
+
+    def _after(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        call = self._unwind(id(module))
+        if call is None or call.entry is None:
+            return
+        if call.mode == "recompute":
+            self._watch_recomputed(call.entry, output)
+            return
+        if call.mode == "evaluation":
+            if call.root:
+                self._evaluation_ends(call, (args, kwargs), output)
+            return
+        if call.mode != "training":
+            return
+        if call.root:
+            self._data.claim_for_training((args, kwargs))
+        if call.entry.wrapper:
+            return
+        self._outputs(call, module, kwargs, output)
+        if call.root:
+            self._state.rng(Phase.FORWARD)
+
+    def _outputs(self, call: _Call, module: torch.nn.Module, kwargs: Any, output: Any) -> None:
+        entry = call.entry
+        assert entry is not None  # noqa: S101 - the caller has checked it
+        for path, leaf in leaves(kwargs, "input"):
+            self._leaf(entry, path, path, leaf, 0)
+        for index, tensor, version in call.inputs:
+            if tensor._version != version:
+                self._leaf(entry, ("after", index), f"input_after{index}", tensor, Flag.CONTEXT)
+        call.inputs.clear()
+        if isinstance(output, torch.Tensor):
+            self._leaf(entry, "output[0]", "output[0]", output, 0)
+            self._watch(entry, "[0]", output)
+        else:
+            for path, leaf in leaves(output, "output"):
+                self._leaf(entry, path, path, leaf, 0)
+                if isinstance(leaf, torch.Tensor):
+                    self._watch(entry, path.removeprefix("output"), leaf)
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                self._state.buffer_changed(Phase.FORWARD, join(entry.path, name), buffer)
+
+    def _leaf(self, entry: ModuleEntry, key: Any, field: str, leaf: Any, flags: int) -> None:
+        recording = self._recording
+        site = entry.sites.get(key)
+        if site is None:
+            site = entry.sites[key] = recording.site(Phase.FORWARD, entry.path, field)
+        if site == UNWANTED:
+            return
+        window = recording.window
+        if isinstance(leaf, torch.Tensor):
+            try:
+                recording.observer.tensor(
+                    recording.rows, site, window.call(site), window.microbatch, flags, leaf
+                )
+            except Unobservable as what:
+                recording.writer.not_observed(entry.path, f"{field} is {what}")
+        else:
+            recording.observer.plain(
+                recording.rows, site, window.call(site), window.microbatch, flags,
+                plain_value(leaf),
+            )  # fmt: skip
+
+    def _unwind(self, key: int) -> _Call | None:
+        stack = self._stack()
+        # An exception may have ended inner calls without a word.
+        for at in range(len(stack) - 1, -1, -1):
+            if stack[at].key == key:
+                call: _Call = stack[at]
+                del stack[at:]
+                return call
+        return None
+
+    def _stack(self) -> list[_Call]:
+        stack: list[_Call] | None = getattr(self._calls, "stack", None)
+        if stack is None:
+            stack = self._calls.stack = []
+        return stack
+
+    # -- gradients of outputs -----------------------------------------------------------------
+
+    def _watch(self, entry: ModuleEntry, index: str, output: torch.Tensor) -> None:
+        if not output.requires_grad or not output.is_floating_point():
+            return
+        watched = self._watched.get(id(output))
+        if watched is not None and watched() is output:
+            # The same tensor handed outwards through nested modules: the innermost one has it.
+            return
+        site = entry.sites.get(("grad", index))
+        if site is None:
+            site = self._recording.site(Phase.BACKWARD, entry.path, f"grad_output{index}")
+            entry.sites[("grad", index)] = site
+        if site != UNWANTED:
+            self._watched[id(output)] = weakref.ref(output)
+            output.register_hook(functools.partial(self._on_gradient, site))
+
+    def _watch_recomputed(self, entry: ModuleEntry, output: Any) -> None:
+        # Reentrant checkpointing runs backward through the recomputed graph, so its outputs get
+        # the hooks that the first run, without gradients, could not have.
+        if entry.wrapper:
+            return
+        name = "output[0]" if isinstance(output, torch.Tensor) else "output"
+        for path, leaf in leaves(output, name):
+            if isinstance(leaf, torch.Tensor):
+                self._watch(entry, path.removeprefix("output"), leaf)
+
+    def _gradient(self, site: int, gradient: torch.Tensor) -> None:
+        if self._recording.idle:
+            return
+        try:
+            summary = self._recording.observer.summary(gradient)
+        except Unobservable:
+            # Its output was noted as not observed already.
+            return
+        self._recording.summary(Phase.BACKWARD, site, summary)
+
+    def forget(self) -> None:
+        """Forget the tensors of the step that ended."""
+        self._watched.clear()
+
+    # -- evaluation activity ------------------------------------------------------------------
+
+    def _evaluation_leaves(self, call: _Call, name: str, value: Any) -> None:
+        recording, entry, rows = self._recording, call.entry, call.rows
+        if entry is None or rows is None or recording.idle:
+            return
+        for path, leaf in leaves(value, name):
+            site = recording.site(Phase.FORWARD, entry.path, path)
+            if site == UNWANTED:
+                continue
+            if isinstance(leaf, torch.Tensor):
+                try:
+                    recording.observer.tensor(rows, site, 0, 0, _EVALUATION, leaf)
+                except Unobservable as what:
+                    recording.writer.not_observed(entry.path, f"{path} is {what}")
+            else:
+                recording.observer.plain(rows, site, 0, 0, _EVALUATION, plain_value(leaf))
+
+    def _evaluation_ends(self, call: _Call, inputs: Any, output: Any) -> None:
+        self._evaluation_leaves(call, "input", inputs[1])
+        single = isinstance(output, torch.Tensor)
+        self._evaluation_leaves(call, "output[0]" if single else "output", output)
+        if call.rows is not None:
+            self._data.claim_for_evaluation(inputs, call.rows)
+
+
+def _takes_part(module: torch.nn.Module, args: Any) -> tuple[bool, bool]:
+    """Whether a root's call is part of a training graph, and whether the root has parameters."""
+    grad = torch.is_grad_enabled()
+    first, trainable = False, False
+    for parameter in module.parameters():
+        first = True
+        if parameter.requires_grad:
+            trainable = True
+            break
+    if not grad:
+        return False, first
+    return trainable or any(leaf.requires_grad for leaf in tensors(args)), first

@@ -1,0 +1,212 @@
+"""Optimizers: what an update uses, and what it leaves."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.optim import optimizer as torch_optimizer
+
+from traceparity.recorder.change_log import ChangeLog
+from traceparity.recorder.hooks.gradients import GradientHooks
+from traceparity.recorder.observe import Unobservable
+from traceparity.recorder.patches import Patches
+from traceparity.recorder.recording import UNWANTED, Recording, plain_value
+from traceparity.recorder.registry import Registry
+from traceparity.tracefmt.records import Flag, Kind, Phase
+
+_SWITCHES = frozenset(
+    {"foreach", "fused", "capturable", "differentiable", "initial_lr", "decoupled_weight_decay"}
+)
+"""Group entries that choose an implementation or only remember: context, never judged."""
+
+
+class OptimizerHooks:
+    """The global optimizer step hooks, and the state of optimizers between steps."""
+
+    def __init__(
+        self, recording: Recording, log: ChangeLog, gradients: GradientHooks, registry: Registry
+    ) -> None:
+        self._recording = recording
+        self._log = log
+        self._gradients = gradients
+        self.registry = registry
+        self._depth: dict[int, int] = {}
+        self._complete: set[str] = set()
+        self._handles: list[Any] = []
+        self.steps = 0
+
+    def install(self, patches: Patches) -> None:
+        """Begin to see optimizer steps."""
+        guard = self._recording.guard
+        self._handles = [
+            torch_optimizer.register_optimizer_step_pre_hook(guard.hook(self._before)),
+            torch_optimizer.register_optimizer_step_post_hook(guard.hook(self._after)),
+        ]
+
+        def constructed(_: Any, args: tuple[Any, ...], __: Any) -> None:
+            self.registry.add(args[0])
+
+        patches.after(torch.optim.Optimizer, "__init__", constructed)
+
+    def remove(self) -> None:
+        """Stop."""
+        for handle in self._handles:
+            handle.remove()
+
+    # -- between updates ----------------------------------------------------------------------
+
+    def window_opens(self) -> None:
+        """Record the state of each optimizer whose parameters all have names."""
+        if self._recording.idle:
+            return
+        if self._recording.window.gap:
+            self._complete.clear()
+        for optimizer in self.registry.live():
+            if self._all_named(optimizer):
+                self._state(optimizer)
+
+    def _all_named(self, optimizer: Any) -> bool:
+        names = self._recording.names
+        return all(
+            names.parameter(parameter) is not None
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        )
+
+    def _state(self, optimizer: Any) -> None:
+        name = self.registry.name(optimizer)
+        full = name not in self._complete
+        self._complete.add(name)
+        flags = int(Flag.SNAPSHOT) if full else 0
+        named = list(self._parameters(optimizer, name))
+        for _, parameter, path in named:
+            for field, value in state_entries(optimizer, parameter, path):
+                self._log.value(Phase.STATE, name, field, value, always=full, flags=flags)
+        for group, _, path in named:
+            self._log.plain(
+                Phase.STATE, path, "group", f"{name} group[{group}]", always=full, flags=flags
+            )
+        self._hyperparameters(Phase.STATE, optimizer, name, always=full, flags=flags)
+        if full:
+            self._recording.plain(
+                Phase.STATE, name, "class", type(optimizer).__name__, Flag.CONTEXT
+            )
+
+    def _parameters(self, optimizer: Any, name: str) -> Iterator[tuple[int, torch.Tensor, str]]:
+        names = self._recording.names
+        for number, group in enumerate(optimizer.param_groups):
+            for index, parameter in enumerate(group["params"]):
+                path = names.parameter(parameter)
+                if path is None:
+                    # A master copy, or a parameter of no module.
+                    path = names.name_parameter(
+                        parameter, f"{name} group[{number}] param[{index}]"
+                    )
+                yield number, parameter, path
+
+    def _hyperparameters(
+        self, phase: Phase, optimizer: Any, name: str, *, always: bool, flags: int = 0
+    ) -> None:
+        for number, group in enumerate(optimizer.param_groups):
+            for key, value in group.items():
+                if key in ("params", "param_names"):
+                    continue
+                extra = Flag.CONTEXT if key in _SWITCHES else 0
+                if isinstance(value, torch.Tensor) and value.numel() == 1:
+                    value = value.item()
+                self._log.value(
+                    phase, f"{name} group[{number}]", str(key), value,
+                    always=always, flags=flags | extra,
+                )  # fmt: skip
+
+    # -- an update ----------------------------------------------------------------------------
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        key = id(optimizer)
+        depth = self._depth.get(key, 0)
+        self._depth[key] = depth + 1
+        if depth:
+            return
+        recording, window = self._recording, self._recording.window
+        window.advance()
+        window.in_step += 1
+        if recording.idle:
+            return
+        name = self.registry.name(optimizer)
+        if name not in self._complete:
+            self._state(optimizer)
+        for _, parameter, path in self._parameters(optimizer, name):
+            self._gradient(parameter, path)
+        self._hyperparameters(Phase.OPTIMIZER, optimizer, name, always=True)
+
+    def _gradient(self, parameter: torch.Tensor, path: str) -> None:
+        recording = self._recording
+        site = recording.site(Phase.GRADIENT, path, "grad")
+        if site == UNWANTED:
+            return
+        gradient = parameter.grad
+        if gradient is None:
+            recording.plain(Phase.GRADIENT, path, "grad", None)
+            return
+        try:
+            summary = recording.observer.fresh(gradient, self._gradients.last(path))
+        except Unobservable as what:
+            recording.writer.not_observed(path, f"its gradient is {what}")
+            return
+        recording.summary(Phase.GRADIENT, site, summary)
+
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        key = id(optimizer)
+        depth = self._depth.pop(key, 1) - 1
+        if depth > 0:
+            self._depth[key] = depth
+            return
+        window = self._recording.window
+        window.in_step = max(0, window.in_step - 1)
+        self.steps += 1
+        if not self._recording.idle:
+            self._leaves(optimizer)
+        window.update()
+
+    def _leaves(self, optimizer: Any) -> None:
+        name = self.registry.name(optimizer)
+        named = list(self._parameters(optimizer, name))
+        for _, parameter, path in named:
+            self._log.tensor(
+                Phase.OPTIMIZER, path, "value", parameter, always=True, reread=True
+            )
+        for _, parameter, path in named:
+            for field, value in state_entries(optimizer, parameter, path):
+                self._log.value(Phase.OPTIMIZER, name, field, value, always=True, reread=True)
+
+    def skipped(self, optimizer: Any) -> None:
+        """The gradient scaler left an update out."""
+        recording = self._recording
+        recording.window.advance()
+        if not recording.idle:
+            name = self.registry.name(optimizer)
+            recording.plain(Phase.OPTIMIZER, name, "skipped", True, 0, Kind.MARKER)
+        recording.window.update()
+
+
+def state_entries(optimizer: Any, parameter: torch.Tensor, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield ``(field, value)`` of an optimizer's state for one parameter, ``exp_avg[path]``."""
+    state = optimizer.state.get(parameter)
+    if isinstance(state, dict):
+        for key, value in state.items():
+            yield from _entries(str(key), value, path)
+
+
+def _entries(key: str, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for inner, item in value.items():
+            yield from _entries(f"{key}.{inner}", item, path)
+    elif isinstance(value, list | tuple):
+        for inner, item in enumerate(value):
+            yield from _entries(f"{key}.{inner}", item, path)
+    elif isinstance(value, torch.Tensor):
+        yield f"{key}[{path}]", value
+    else:
+        plain = plain_value(value)
+        if not (isinstance(plain, str) and plain.startswith("<")):
+            yield f"{key}[{path}]", plain

@@ -1,0 +1,238 @@
+"""Observe: from a value to a row. Digests, statistics, sketches and kept values of tensors."""
+
+import math
+import weakref
+from typing import Any, NamedTuple
+
+import torch
+
+from traceparity.recorder import digest
+from traceparity.recorder.sketch import Sketcher
+from traceparity.tracefmt.records import Flag, Kind
+from traceparity.tracefmt.rows import Rows, scalar_bytes
+from traceparity.tracefmt.writer import Writer
+
+INLINE_BYTES = 16
+"""Tensors up to this size keep their value at every capture level: losses, step counters."""
+INLINE_VALUE = 4096
+"""Longer values go to value records of their own."""
+_NO_STATS = (math.nan, math.nan, math.nan)
+_FP8 = tuple(
+    getattr(torch, name)
+    for name in (
+        "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+    )
+    if hasattr(torch, name)
+)  # fmt: skip
+
+
+class Summary(NamedTuple):
+    """What is kept of a tensor; the ids are those of the trace's tables."""
+
+    dtype: int
+    device: int
+    shape: int
+    digest: bytes
+    stats: tuple[float, float, float]
+    nonfinite: int
+    sketch: bytes | None
+    value: bytes | None
+    external: tuple[int, int] | None
+
+
+class Unobservable(Exception):  # noqa: N818 - says what the tensor is, not what went wrong
+    """The tensor has no values that could be read (meta, fake, functorch-wrapped)."""
+
+
+class Observer:
+    """Turns values into rows.
+
+    Summaries of tensors seen in the same step are kept by identity and version counter, so that a
+    tensor handed from module to module is read once.
+    """
+
+    def __init__(self, writer: Writer, capture: str) -> None:
+        self._writer = writer
+        self._sketcher = Sketcher() if capture in ("sketch", "values") else None
+        self._values = capture == "values"
+        self._seen: dict[int, tuple[weakref.ref[torch.Tensor], int, Summary]] = {}
+        self._meta: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+        self._devices: dict[torch.device, int] = {}
+
+    def forget(self) -> None:
+        """Forget the tensors of the step that ended."""
+        self._seen.clear()
+
+    def tensor(
+        self, rows: Rows, site: int, call: int, microbatch: int, flags: int, tensor: torch.Tensor
+    ) -> Summary:
+        """Append a row for a tensor.
+
+        Raises:
+            Unobservable: It has no readable values.
+        """
+        summary = self.summary(tensor)
+        self.row(rows, site, call, microbatch, flags, summary)
+        return summary
+
+    def row(
+        self, rows: Rows, site: int, call: int, microbatch: int, flags: int, summary: Summary
+    ) -> None:
+        """Append a row for a summary made before."""
+        dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external = summary
+        if nonfinite:
+            flags |= Flag.NONFINITE
+        rows.tensor(
+            site, call, microbatch, flags, dtype, device, shape, fingerprint, stats, nonfinite,
+            sketch, value, external,
+        )  # fmt: skip
+
+    def plain(
+        self, rows: Rows, site: int, call: int, microbatch: int, flags: int, value: Any,
+        kind: Kind = Kind.SCALAR,
+    ) -> None:  # fmt: skip
+        """Append a row for a plain value: a scalar, a marker or sample IDs."""
+        rows.plain(site, call, microbatch, kind, flags, scalar_bytes(value))
+
+    def summary(self, tensor: torch.Tensor) -> Summary:
+        """What is kept of a tensor.
+
+        Raises:
+            Unobservable: It has no readable values.
+        """
+        if tensor.is_inference():
+            return self._summarise(tensor)
+        key, version = id(tensor), tensor._version
+        seen = self._seen.get(key)
+        if seen is not None and seen[1] == version and seen[0]() is tensor:
+            return seen[2]
+        summary = self._summarise(tensor)
+        self._seen[key] = (weakref.ref(tensor), version, summary)
+        return summary
+
+    def fresh(self, tensor: torch.Tensor, known: Summary | None) -> Summary:
+        """What is kept of a tensor that may have been written past its version counter.
+
+        Writes through ``tensor.data`` and by a reducer do not count as versions, so the bytes are
+        read again; if they are those of ``known``, the rest of it is taken over.
+
+        Raises:
+            Unobservable: It has no readable values.
+        """
+        summary = self._summarise(tensor, known)
+        if not tensor.is_inference():
+            self._seen[id(tensor)] = (weakref.ref(tensor), tensor._version, summary)
+        return summary
+
+    def _summarise(self, tensor: torch.Tensor, known: Summary | None = None) -> Summary:
+        local = readable(tensor)
+        dtype, shape, seed = self._described(local)
+        device = self._devices.get(local.device)
+        if device is None:
+            device = self._devices[local.device] = self._writer.string(str(local.device))
+        if local.layout is not torch.strided or local.is_quantized or local.is_nested:
+            fingerprint = digest.joined_digest([self._parts(part) for part in parts_of(local)], seed)
+            return Summary(dtype, device, shape, fingerprint, _NO_STATS, 0, None, None, None)
+        dense = dense_cpu(local)
+        fingerprint = digest.dense_digest(dense, seed)
+        if known is not None and known.digest == fingerprint and known.device == device:
+            return known
+        stats, nonfinite, sketch = self._numbers(dense)
+        value, external = self._kept(dense, fingerprint)
+        return Summary(dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external)
+
+    def _parts(self, part: torch.Tensor) -> bytes:
+        return self._summarise(part).digest
+
+    def _described(self, tensor: torch.Tensor) -> tuple[int, int, int]:
+        shape: tuple[int, ...] = () if tensor.is_nested else tuple(tensor.shape)
+        key = (tensor.dtype, shape)
+        found = self._meta.get(key)
+        if found is None:
+            name = str(tensor.dtype).removeprefix("torch.")
+            found = (
+                self._writer.string(name), self._writer.shape(shape), digest.seed_of(name, shape)
+            )  # fmt: skip
+            self._meta[key] = found
+        return found
+
+    def _numbers(
+        self, dense: torch.Tensor
+    ) -> tuple[tuple[float, float, float], int, bytes | None]:
+        dtype = dense.dtype
+        if not dense.numel() or dtype is torch.bool:
+            return _NO_STATS, 0, None
+        if not dtype.is_floating_point and not dtype.is_complex:
+            low, high = torch.aminmax(dense)
+            return (_clamped(low.item()), _clamped(high.item()), math.nan), 0, None
+        flat = torch.view_as_real(dense).view(-1) if dtype.is_complex else dense.view(-1)
+        if flat.dtype is not torch.float32:
+            flat = flat.to(torch.float32)
+        low, high = torch.aminmax(flat)
+        norm = torch.linalg.vector_norm(flat).item()
+        nonfinite = 0 if math.isfinite(norm) else int(flat.numel() - flat.isfinite().sum().item())
+        sketch = None
+        if self._sketcher is not None:
+            sketch = self._sketcher.sketch(flat).numpy().tobytes()
+        return (low.item(), high.item(), norm), nonfinite, sketch
+
+    def _kept(
+        self, dense: torch.Tensor, fingerprint: bytes
+    ) -> tuple[bytes | None, tuple[int, int] | None]:
+        size = dense.numel() * dense.element_size()
+        if size > INLINE_BYTES and not self._values:
+            return None, None
+        if size <= INLINE_VALUE:
+            return bytes(digest.dense_bytes(dense)), None
+        return None, self._writer.value(fingerprint, memoryview(digest.dense_bytes(dense)))
+
+
+def _clamped(number: float) -> float:
+    return float(max(min(number, 3.4e38), -3.4e38))
+
+
+def readable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor whose memory holds the values: itself, or the local shard of a distributed one.
+
+    Raises:
+        Unobservable: There is no such memory.
+    """
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        if tensor.device.type == "meta":
+            raise Unobservable("a meta tensor")
+        return tensor
+    if hasattr(tensor, "to_local"):
+        local = tensor.to_local()
+        return readable(getattr(local, "elem", local))
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise Unobservable(f"a {type(tensor).__name__}")
+    return tensor.as_subclass(torch.Tensor)
+
+
+def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The dense tensors that make up a sparse, nested or quantized one."""
+    if tensor.is_nested:
+        return [*tensor.unbind()]
+    if tensor.is_quantized:
+        return [tensor.int_repr()]
+    if tensor.layout is torch.sparse_coo:
+        whole = tensor.coalesce()
+        return [whole.indices(), whole.values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor.to_dense()]
+
+
+def dense_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values as a contiguous CPU tensor in row-major order."""
+    if tensor.is_conj():
+        tensor = tensor.resolve_conj()
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    if tensor.device.type != "cpu":
+        tensor = tensor.to("cpu")
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    return tensor

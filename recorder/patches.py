@@ -1,0 +1,97 @@
+"""Patches: replaced attributes of torch, with the way back."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from traceparity.recorder.guard import Guard
+
+
+class Patches:
+    """Replaces functions and methods by ones that also tell us, and puts them back."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        # Holder, name, what was there, and whether it was the holder's own.
+        self.replaced: list[tuple[Any, str, Any, bool]] = []
+
+    def replace(self, holder: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Set ``holder.name`` to ``make(original)``."""
+        original = getattr(holder, name)
+        own = name in vars(holder)
+        raw = vars(holder)[name] if own else original
+        setattr(holder, name, make(original))
+        self.replaced.append((holder, name, raw, own))
+
+    def after(
+        self, holder: Any, name: str, told: Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
+    ) -> None:
+        """Call ``told(result, args, kwargs)`` after each call of ``holder.name``."""
+        hook = self._guard.hook(told)
+
+        def make(original: Any) -> Any:
+            @functools.wraps(original)
+            def patched(*args: Any, **kwargs: Any) -> Any:
+                result = original(*args, **kwargs)
+                if not torch.compiler.is_compiling():
+                    hook(result, args, kwargs)
+                return result
+
+            return patched
+
+        self.replace(holder, name, make)
+
+    def before(
+        self, holder: Any, name: str, told: Callable[[tuple[Any, ...], dict[str, Any]], None]
+    ) -> None:
+        """Call ``told(args, kwargs)`` before each call of ``holder.name``."""
+        hook = self._guard.hook(told)
+
+        def make(original: Any) -> Any:
+            @functools.wraps(original)
+            def patched(*args: Any, **kwargs: Any) -> Any:
+                if not torch.compiler.is_compiling():
+                    hook(args, kwargs)
+                return original(*args, **kwargs)
+
+            return patched
+
+        self.replace(holder, name, make)
+
+    def around(
+        self,
+        holder: Any,
+        name: str,
+        before: Callable[[tuple[Any, ...], dict[str, Any]], None],
+        after: Callable[[Any, tuple[Any, ...], dict[str, Any]], None],
+    ) -> None:
+        """Call ``before(args, kwargs)`` and ``after(result, args, kwargs)`` around each call."""
+        first, last = self._guard.hook(before), self._guard.hook(after)
+
+        def make(original: Any) -> Any:
+            @functools.wraps(original)
+            def patched(*args: Any, **kwargs: Any) -> Any:
+                if torch.compiler.is_compiling():
+                    return original(*args, **kwargs)
+                first(args, kwargs)
+                result = None
+                try:
+                    result = original(*args, **kwargs)
+                finally:
+                    last(result, args, kwargs)
+                return result
+
+            return patched
+
+        self.replace(holder, name, make)
+
+    def undo(self) -> None:
+        """Put back everything."""
+        for holder, name, original, own in reversed(self.replaced):
+            if own:
+                setattr(holder, name, original)
+            else:
+                delattr(holder, name)
+        self.replaced.clear()

@@ -1,0 +1,53 @@
+"""Registry: optimizers, schedulers and scalers of the program, numbered as they come into use."""
+
+import weakref
+from typing import Any
+
+
+class Registry:
+    """Objects of one kind, held weakly, with stable names.
+
+    Numbers are given at first use rather than at construction: a program that builds more of them
+    than it uses still agrees with one that does not.
+    """
+
+    def __init__(self, label: str, *, always_number: bool) -> None:
+        """Start empty.
+
+        Args:
+            label: First part of each name, e.g. ``optimizer``.
+            always_number: Whether the first one is ``label[0]`` rather than ``label``.
+        """
+        self._label = label
+        self._always_number = always_number
+        self._refs: dict[int, weakref.ref[Any]] = {}
+        self._names: dict[int, str] = {}
+        self._count = 0
+
+    def add(self, item: Any) -> None:
+        """Take note of an object."""
+        key, refs, names = id(item), self._refs, self._names
+        if key in refs:
+            return
+
+        def forget(_: object) -> None:
+            refs.pop(key, None)
+            names.pop(key, None)
+
+        refs[key] = weakref.ref(item, forget)
+
+    def live(self) -> list[Any]:
+        """The objects that still live, in order of construction."""
+        found = (ref() for ref in list(self._refs.values()))
+        return [item for item in found if item is not None]
+
+    def name(self, item: Any) -> str:
+        """The name of an object."""
+        self.add(item)
+        key = id(item)
+        if key not in self._names:
+            number = self._count
+            self._count += 1
+            plain = not number and not self._always_number
+            self._names[key] = self._label if plain else f"{self._label}[{number}]"
+        return self._names[key]

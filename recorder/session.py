@@ -1,0 +1,281 @@
+"""The session: recording from beginning to end, in this process."""
+
+import contextlib
+import os
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from traceparity._version import __version__
+from traceparity.recorder import digest, environment, sketch
+from traceparity.recorder.change_log import ChangeLog
+from traceparity.recorder.destination import destination, rank_and_world
+from traceparity.recorder.guard import Guard, warn
+from traceparity.recorder.hooks import checkpoints
+from traceparity.recorder.hooks.backward import BackwardHooks
+from traceparity.recorder.hooks.data import DataHooks
+from traceparity.recorder.hooks.gradients import GradientHooks, install_clipping
+from traceparity.recorder.hooks.modules import ModuleHooks
+from traceparity.recorder.hooks.optimizers import OptimizerHooks
+from traceparity.recorder.hooks.scaler import ScalerHooks
+from traceparity.recorder.hooks.schedulers import SchedulerHooks
+from traceparity.recorder.hooks.state import StateHooks
+from traceparity.recorder.patches import Patches
+from traceparity.recorder.recording import Recording
+from traceparity.recorder.registry import Registry
+from traceparity.recorder.settings import Settings, settings_from
+from traceparity.recorder.window import Window
+from traceparity.tracefmt.errors import TraceExistsError
+from traceparity.tracefmt.records import Header
+from traceparity.tracefmt.writer import Writer
+
+
+class Session:
+    """Records this process from `start` to `finish`."""
+
+    def __init__(
+        self,
+        out: Path,
+        settings: Settings,
+        *,
+        session: str = "",
+        rank: int | None = None,
+        shared: bool = False,
+        verbose: bool = False,
+    ) -> None:
+        """Prepare; nothing is touched yet.
+
+        Args:
+            out: The trace file, or the folder of a run of several processes.
+            settings: What to record.
+            session: Identifies the recording among its processes.
+            rank: This process's rank where neither torch nor the launcher says it.
+            shared: Whether other processes of the same run may write beside this one.
+            verbose: Whether to say on stderr how it went.
+        """
+        self._out = out.absolute()
+        self._settings = settings
+        self._session = session or uuid.uuid4().hex
+        self._rank = rank
+        self._shared = shared
+        self._verbose = verbose
+        self._pid = os.getpid()
+        self._began = time.perf_counter()
+        self.guard = Guard()
+        self._writer = Writer(self._destination, self._header)
+        self._window = Window(settings, self._window_opens, self._write_part)
+        self._recording = Recording(self._writer, settings, self.guard, self._window)
+        self._patches = Patches(self.guard)
+        self._make_hooks()
+
+    def _make_hooks(self) -> None:
+        recording = self._recording
+        log = ChangeLog(recording)
+        registry = Registry("optimizer", always_number=True)
+        self._gradients = GradientHooks(recording)
+        self._state = StateHooks(recording, log, self._gradients)
+        self._optimizers = OptimizerHooks(recording, log, self._gradients, registry)
+        self._schedulers = SchedulerHooks(recording, log, registry)
+        self._scalers = ScalerHooks(recording, log, self._optimizers)
+        self._data = DataHooks(recording)
+        self._backward = BackwardHooks(recording, self._state, self._data)
+        self._modules = ModuleHooks(recording, self._data, self._state)
+
+    def start(self) -> None:
+        """Install all hooks."""
+        self._modules.install()
+        self._optimizers.install(self._patches)
+        self._schedulers.install(self._patches)
+        self._scalers.install(self._patches)
+        self._backward.install(self._patches)
+        self._data.install(self._patches)
+        install_clipping(self._recording, self._patches)
+        checkpoints.install(self._recording, self._patches)
+
+    def finish(self, reason: str = "") -> None:
+        """Write what is left and the index, and remove all hooks; a second call does nothing."""
+        if not self.guard.active or self._pid != os.getpid():
+            return
+        self.guard.active = False
+        self._modules.remove()
+        self._optimizers.remove()
+        self._gradients.remove()
+        self._patches.undo()
+        with self.guard.lock, self._no_failure_reaches_the_program():
+            self._finish_file(reason)
+        if self._verbose:
+            self._say_how_it_went()
+
+    def detach(self) -> None:
+        """Stop without a word, in a forked child that holds a copy of its parent's session."""
+        if self.guard.active:
+            self.guard.active = False
+            self._modules.remove()
+            self._optimizers.remove()
+            self._patches.undo()
+
+    def _finish_file(self, reason: str) -> None:
+        self._data.finish()
+        if not self._window.open and not self._window.updated:
+            if self._writer.steps_written and len(self._recording.prelude):
+                self._window.rows.extend(self._recording.prelude)
+        tail = self._window.open and not self._window.updated
+        self._window.flush(tail=tail)
+        if self._writer.path is not None:
+            if self.guard.faults:
+                reason = reason or f"{self.guard.faults} observations were lost to errors"
+            self._writer.close(complete=not reason, reason=reason)
+
+    def _say_how_it_went(self) -> None:
+        wall = time.perf_counter() - self._began
+        if self._writer.path is None:
+            warn("no training step was seen; nothing was recorded")
+            return
+        share = 100 * self.guard.seconds / max(wall, 1e-9)
+        warn(
+            f"{self._writer.steps_written} steps, {self._writer.rows_written} observations,"
+            f" {self._writer.bytes_written:,} bytes in {self._writer.path}"
+            f" (recording took {self.guard.seconds:.1f} s, {share:.0f} % of the run)"
+        )
+
+    # -- callbacks of window and writer -------------------------------------------------------
+
+    def _window_opens(self) -> None:
+        recording = self._recording
+        recording.observer.forget()
+        self._modules.forget()
+        self._gradients.forget()
+        if recording.idle:
+            recording.prelude.clear()
+            return
+        self._window.rows.extend(recording.prelude)
+        recording.prelude.clear()
+        self._state.window_opens()
+        self._optimizers.window_opens()
+        self._schedulers.window_opens()
+        self._scalers.window_opens()
+
+    def _write_part(self, tail: bool) -> None:
+        with self._no_failure_reaches_the_program():
+            self._writer.write(
+                self._window.number,
+                self._window.rows,
+                tail=tail,
+                micro_batches=self._window.micro_batches,
+            )
+
+    @contextlib.contextmanager
+    def _no_failure_reaches_the_program(self) -> Iterator[None]:
+        try:
+            yield
+        except TraceExistsError as error:
+            self._give_up(str(error))
+        except OSError as error:
+            self._give_up(f"{self._out}: {error.strerror or error}")
+
+    def _give_up(self, what: str) -> None:
+        # The training goes on; what is in the file stays readable.
+        self.guard.active = False
+        self._writer.abandon()
+        warn(f"recording stopped: {what}; the program goes on, what was recorded can be read")
+
+    def _destination(self) -> Path:
+        rank, world = rank_and_world()
+        if self._rank is not None and world == 1:
+            rank = self._rank
+        self._placed = rank, world
+        return destination(self._out, rank, world) if self._shared else self._out
+
+    def _header(self) -> Header:
+        rank, world = self._placed
+        name, arguments = environment.program()
+        capture = {
+            **self._settings.as_data(),
+            "digest": digest.KIND,
+            "sketch": sketch.KIND if self._settings.capture != "digest" else "",
+            "traceparity": __version__,
+        }
+        return Header(
+            program=name,
+            arguments=arguments,
+            process=environment.process(),
+            rank=rank,
+            world_size=world,
+            versions=environment.versions(),
+            environment=environment.environment(),
+            capture=capture,
+            session=self._session,
+        )
+
+
+_current: Session | None = None
+
+
+def begin(session: Session) -> Session:
+    """Start a session as the one of this process.
+
+    Raises:
+        RuntimeError: Another one is running.
+    """
+    global _current  # noqa: PLW0603 - torch has one set of global hooks, so has this process
+    if _current is not None and _current.guard.active:
+        raise RuntimeError("a recording is already running in this process")
+    _current = session
+    session.start()
+    return session
+
+
+def current() -> Session | None:
+    """The session of this process."""
+    return _current
+
+
+@contextlib.contextmanager
+def record(
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    settings: Mapping[str, Any] | Settings | None = None,
+    **options: Any,
+) -> Iterator[Session]:
+    """Record what is trained inside the ``with`` block, or in a function that it decorates.
+
+    Args:
+        path: The trace file to write.
+        overwrite: Whether it may exist.
+        settings: Capture settings, as in ``[tool.traceparity]``.
+        options: Single settings: ``capture``, ``steps``, ``every``, ``phases``, ``include``,
+            ``exclude``.
+
+    Raises:
+        TraceExistsError: The file exists and may not be overwritten.
+        SettingsError: A setting is wrong.
+        RuntimeError: Another recording is running in this process.
+    """
+    base = settings if isinstance(settings, Settings) else settings_from(settings or {}, "settings")
+    chosen = settings_from(options, "record()", base)
+    out = Path(path)
+    if out.exists():
+        if not overwrite:
+            raise TraceExistsError(f"{out} exists; choose another name or pass overwrite=True")
+        out.unlink()
+    session = begin(Session(out, chosen))
+    try:
+        yield session
+    except BaseException:
+        session.finish()
+        raise
+    session.finish()
+
+
+def is_terminal() -> bool:
+    """Whether stderr is read by a person now."""
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+

@@ -1,0 +1,151 @@
+"""The command ``tp-diff``."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceparity._version import __version__
+from traceparity.tracefmt.errors import TraceparityError
+
+if TYPE_CHECKING:
+    from traceparity.differ.policy import Policy
+    from traceparity.differ.result import DiffResult
+
+_FORMATS = ("text", "json", "junit", "github")
+_EXIT = {"PASS": 0, "FAIL": 1, "ERROR": 2, "ABSTAIN": 3}
+_INTERRUPTED = 130
+
+
+@click.command("tp-diff", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("reference", type=click.Path(path_type=Path))
+@click.argument("target", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="A policy file.")
+@click.option(
+    "--align", type=click.Choice(["start", "resume"]), help="How steps line up (default: start)."
+)
+@click.option("--step-offset", metavar="N|auto", help="Reference step of the target's step 0.")
+@click.option("--rename", multiple=True, metavar="OLD=NEW", help="A name that changed.")
+@click.option("--phases", metavar="LIST", help="Compare these phases only.")
+@click.option(
+    "--unmatched", type=click.Choice(["fail", "allow"]), help="Sites that one side alone has."
+)
+@click.option("--ignore", multiple=True, metavar="GLOB", help="Leave sites out.")
+@click.option(
+    "--repeat", type=click.Path(path_type=Path), metavar="REF2", help="A second reference run."
+)
+@click.option(
+    "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(_FORMATS)}."
+)
+@click.option("--allow-abstain", is_flag=True, help="Exit with 0 where nothing can be judged.")
+@click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
+@click.version_option(__version__)
+def diff(
+    reference: Path,
+    target: tuple[Path, ...],
+    formats: tuple[str, ...],
+    repeat: Path | None,
+    allow_abstain: bool,
+    verbose: bool,
+    **options: Any,
+) -> None:
+    """Find the first divergence of TARGET from REFERENCE.
+
+    Both are traces that tp-record wrote: a .trace file, or a folder with one for each process. A
+    run that stopped and went on may be given in several segments.
+
+    Exit status: 0 PASS, 1 FAIL, 2 ERROR, 3 ABSTAIN.
+    """
+    from traceparity.differ.diff import diff_runs, error_result
+    from traceparity.differ.policy import Policy
+
+    outputs = [_output(text) for text in formats] or [("text", None)]
+    policy: Policy = Policy()
+    try:
+        policy = _policy(options)
+        result = diff_runs(reference, target, policy, repeat)
+    except TraceparityError as error:
+        click.echo(f"tp-diff: {error}", err=True)
+        result = error_result(str(error), reference, target, policy)
+        # There is nothing to print, but a file that was asked for says so too.
+        outputs = [output for output in outputs if output[1]]
+    for format_name, path in outputs:
+        _write(_render(result, format_name, path, verbose=verbose), path)
+    status = _EXIT[result.outcome.value]
+    sys.exit(0 if allow_abstain and result.outcome.value == "ABSTAIN" else status)
+
+
+def _policy(options: dict[str, Any]) -> "Policy":
+    from traceparity.differ.policy_options import with_options
+
+    return with_options(
+        options["policy_file"],
+        align=options["align"],
+        step_offset=options["step_offset"],
+        rename=options["rename"],
+        phases=options["phases"],
+        unmatched=options["unmatched"],
+        ignore=options["ignore"],
+    )
+
+
+def _output(text: str) -> tuple[str, Path | None]:
+    name, _, path = text.partition("=")
+    if name not in _FORMATS:
+        raise click.BadParameter(f"no format {name!r}; there are {', '.join(_FORMATS)}")
+    return name, Path(path) if path else None
+
+
+def _render(result: "DiffResult", name: str, path: Path | None, *, verbose: bool) -> str:
+    if name == "json":
+        from traceparity.differ.report_json import as_json
+
+        return as_json(result)
+    if name in ("junit", "github"):
+        from traceparity.differ.report_ci import as_github, as_junit
+
+        return as_junit(result) if name == "junit" else as_github(result)
+    from traceparity.differ.report_text import as_text
+
+    colour = path is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return as_text(result, colour=colour, verbose=verbose)
+
+
+def _write(text: str, path: Path | None) -> None:
+    if path is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+
+
+def main() -> None:
+    """Run ``tp-diff``. Left to click, a crash or an interrupt would exit 1, which means FAIL."""
+    try:
+        diff(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(_EXIT["ERROR"])
+    except TraceparityError as error:
+        click.echo(f"tp-diff: {error}", err=True)
+        sys.exit(_EXIT["ERROR"])
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader went away, as `| head` does; Python must not complain when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(_EXIT["ERROR"])
+    except Exception as error:
+        click.echo(f"tp-diff: internal error, please report it: {error!r}", err=True)
+        if os.environ.get("TRACEPARITY_DEBUG"):
+            raise
+        sys.exit(_EXIT["ERROR"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The places of a block where two steps are not bit-equal; what they mean is judged later."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceparity.differ.matching import Matches, match_rows
+from traceparity.differ.observation import Observation
+from traceparity.differ.sites import Ids
+from traceparity.differ.step_pair import Side, StepPair
+from traceparity.differ.step_view import Block, StepView
+from traceparity.tracefmt.records import Phase
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pair of rows with unequal digests, or a row that nothing answers.
+
+    Attributes:
+        order: Sorts the candidates of a block.
+        site: Joint number.
+        block: Where in the step it is.
+        call: The how-manyth time the site was seen.
+        reference: ``(step, row)`` of the reference's value; None where it has none.
+        target: The same for the target.
+        reference_row: The reference's row in this very step; None for a carried or absent value.
+        target_row: The same for the target.
+        known: False where the other side's value was not recorded, so that nothing can be said.
+    """
+
+    order: tuple[int, int, int, int]
+    site: int
+    block: Block
+    call: int
+    reference: Place | None
+    target: Place | None
+    reference_row: int | None
+    target_row: int | None
+    known: bool = True
+
+    @property
+    def structural(self) -> bool:
+        """Whether one side has no such value at all."""
+        return self.reference is None or self.target is None
+
+    def observations(self, pair: StepPair) -> tuple[Observation | None, Observation | None]:
+        """Both values."""
+        return (
+            pair.reference_side.carry.observation(self.reference) if self.reference else None,
+            pair.target_side.carry.observation(self.target) if self.target else None,
+        )
+
+
+def candidates(pair: StepPair, block: Block) -> tuple[list[Candidate], int]:
+    """The candidates of a block, in order, and how many pairs of rows were compared."""
+    found: list[Candidate] = []
+    compared = 0
+    for matches in _matches(pair, block):
+        found += _unequal(pair, block, matches)
+        found += _one_sided(pair, block, matches)
+        compared += len(matches.reference)
+    return sorted(found, key=lambda candidate: candidate.order), compared
+
+
+def _matches(pair: StepPair, block: Block) -> Iterator[Matches]:
+    reference, target = pair.reference, pair.target
+    rows, target_rows = _rows(reference, block), _rows(target, block)
+    if not block.is_sequence:
+        yield match_rows(reference, rows, target, target_rows, sequence=False)
+        return
+    # Buffers that change in a forward pass are things, not events of the sequence.
+    for stateful in (False, True):
+        mine = rows[reference.stateful[rows] == stateful]
+        theirs = target_rows[target.stateful[target_rows] == stateful]
+        if len(mine) or len(theirs):
+            yield match_rows(reference, mine, target, theirs, sequence=not stateful)
+
+
+def _rows(view: StepView, block: Block) -> Ids:
+    return np.flatnonzero(view.judged & (view.block == block.number))
+
+
+def _unequal(pair: StepPair, block: Block, matches: Matches) -> Iterator[Candidate]:
+    left, right = pair.reference.columns, pair.target.columns
+    rows, target_rows = matches.reference, matches.target
+    differs = (left.digest[rows] != right.digest[target_rows]).any(axis=1)
+    differs |= left.kind[rows] != right.kind[target_rows]
+    if not pair.same_digest_kind:
+        differs |= left.kind[rows] == 0
+    if pair.policy.align.device == "compare":
+        differs |= _devices_differ(pair, rows, target_rows)
+    for index in np.flatnonzero(differs).tolist():
+        row, target_row = int(rows[index]), int(target_rows[index])
+        yield Candidate(
+            order=(0, row, 0, target_row),
+            site=int(pair.reference.site[row]),
+            block=block,
+            call=int(left.call[row]),
+            reference=(pair.reference_step, row),
+            target=(pair.target_step, target_row),
+            reference_row=row,
+            target_row=target_row,
+        )
+
+
+def _devices_differ(
+    pair: StepPair, rows: Ids, target_rows: Ids
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    names = np.array(pair.reference_side.trace.strings, object)
+    other_names = np.array(pair.target_side.trace.strings, object)
+    mine = names[pair.reference.columns.device[rows]]
+    theirs = other_names[pair.target.columns.device[target_rows]]
+    return np.asarray(mine != theirs, np.bool_)
+
+
+def _one_sided(pair: StepPair, block: Block, matches: Matches) -> Iterator[Candidate]:
+    missing = _answers(pair.reference, matches.missing, pair.target, pair.target_side, block)
+    for row, place, known in missing:
+        yield Candidate(
+            order=(_group(block, place), row, 0, 0),
+            site=int(pair.reference.site[row]),
+            block=block,
+            call=int(pair.reference.columns.call[row]),
+            reference=(pair.reference_step, row),
+            target=place,
+            reference_row=row,
+            target_row=None,
+            known=known,
+        )
+    after = dict(zip(matches.extra.tolist(), matches.extra_place.tolist(), strict=True))
+    extra = _answers(pair.target, matches.extra, pair.reference, pair.reference_side, block)
+    for row, place, known in extra:
+        yield Candidate(
+            order=(_group(block, place), after[row], 1, row),
+            site=int(pair.target.site[row]),
+            block=block,
+            call=int(pair.target.columns.call[row]),
+            reference=place,
+            target=(pair.target_step, row),
+            reference_row=None,
+            target_row=row,
+            known=known,
+        )
+
+
+def _group(block: Block, answer: Place | None) -> int:
+    """Within ``state``, what exists on one side only comes after all unequal values."""
+    return int(block.phase == Phase.STATE and answer is None)
+
+
+def _answers(
+    view: StepView, rows: Ids, other: StepView, other_side: Side, block: Block
+) -> Iterator[tuple[int, Place | None, bool]]:
+    """For each row without an answer: the value carried on the other side, and if it is known."""
+    stateful = rows[view.stateful[rows]]
+    places: dict[int, Place] = {}
+    complete = True
+    if len(stateful):
+        things = np.unique(view.thing[stateful])
+        before = other.stateful & (other.block <= block.number) & np.isin(other.thing, things)
+        places = {thing: (other.number, row) for thing, row in other.last_rows(before).items()}
+        wanted = [thing for thing in things.tolist() if thing not in places]
+        if wanted and not other.is_snapshot:
+            found = other_side.carry.find(wanted, other.number)
+            places |= found.places
+            complete = found.complete
+    is_stateful = view.stateful[rows].tolist()
+    for row, moves in zip(rows.tolist(), is_stateful, strict=True):
+        place = places.get(int(view.thing[row])) if moves else None
+        yield row, place, not moves or place is not None or complete

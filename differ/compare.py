@@ -1,0 +1,171 @@
+"""Comparing two observations under a rule of the policy."""
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traceparity.differ.metrics import largest_ulp, sketch_distance, widened
+from traceparity.differ.observation import Observation
+from traceparity.differ.policy import Rule
+
+
+class Relation(enum.Enum):
+    """What a rule says of two observations."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A relation, and what was missing where it is undecided."""
+
+    relation: Relation
+    needs: str = ""
+
+    def __bool__(self) -> bool:
+        return self.relation is Relation.EQUAL
+
+
+EQUAL = Verdict(Relation.EQUAL)
+DIFFERENT = Verdict(Relation.DIFFERENT)
+
+
+def compare(
+    rule: Rule, reference: Observation, target: Observation, *, same_digest_kind: bool = True
+) -> Verdict:
+    """Whether two observations satisfy a rule. Equal bits satisfy every rule.
+
+    Args:
+        rule: The rule.
+        reference: The observation of the reference.
+        target: The observation of the target.
+        same_digest_kind: Whether the digests of both are of one kind and so can be compared.
+    """
+    if rule.ignore:
+        return EQUAL
+    if same_digest_kind and reference.digest == target.digest:
+        return EQUAL
+    if reference.kind != target.kind:
+        return DIFFERENT
+    if not reference.is_tensor:
+        return _compare_plain(rule, reference.plain, target.plain)
+    if (reference.dtype, reference.shape) != (target.dtype, target.shape):
+        return DIFFERENT
+    if not same_digest_kind and _same_bytes(reference, target):
+        return EQUAL
+    if rule.exact:
+        return DIFFERENT if same_digest_kind else _differs_for_certain(reference, target)
+    return _within_limits(rule, reference, target)
+
+
+def _same_bytes(reference: Observation, target: Observation) -> bool:
+    return reference.data is not None and reference.data == target.data
+
+
+def _differs_for_certain(reference: Observation, target: Observation) -> Verdict:
+    """Exact comparison of digests of different kinds: a sketch can refute, never prove."""
+    if reference.data is not None and target.data is not None:
+        return DIFFERENT
+    distance = sketch_distance(reference, target)
+    if distance is not None and distance.lower > 0:
+        return DIFFERENT
+    return Verdict(Relation.UNDECIDED, "values")
+
+
+def _compare_plain(rule: Rule, left: Any, right: Any) -> Verdict:
+    if left == right and type(left) is type(right):
+        return EQUAL
+    if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        inner = [_compare_plain(rule, a, b) for a, b in zip(left, right, strict=True)]
+        return next((verdict for verdict in inner if not verdict), EQUAL)
+    if not (isinstance(left, float) and isinstance(right, float)):
+        return DIFFERENT
+    close = _arrays_close(rule, np.array(left), np.array(right))
+    if close and rule.rel_l2 is not None:
+        close = abs(left - right) <= rule.rel_l2 * abs(left)
+    return EQUAL if close and not rule.exact else DIFFERENT
+
+
+def _within_limits(rule: Rule, reference: Observation, target: Observation) -> Verdict:
+    left, right = reference.array(), target.array()
+    if left is not None and right is not None:
+        return _compare_arrays(rule, left, right)
+    if not _is_inexact(reference.dtype):
+        return DIFFERENT
+    if bool(reference.nonfinite) != bool(target.nonfinite):
+        return DIFFERENT
+    return _compare_sketches(rule, reference, target)
+
+
+def _is_inexact(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat", "complex"))
+
+
+def _compare_arrays(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Verdict:
+    if left.dtype.kind in "iub":
+        return EQUAL if bool((left == right).all()) else DIFFERENT
+    if rule.elementwise and not _arrays_close(rule, left, right):
+        return DIFFERENT
+    if rule.rel_l2 is not None and not _norm_close(rule, left, right):
+        return DIFFERENT
+    return EQUAL
+
+
+def _arrays_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+    """Elementwise: within ``atol + rtol * |target|``, and within the limit of ULPs."""
+    a, b = widened(left), widened(right)
+    both_nan = np.isnan(a) & np.isnan(b) if rule.equal_nan else np.zeros(a.shape, bool)
+    with np.errstate(all="ignore"):
+        if rule.rtol is not None or rule.atol is not None:
+            limit = (rule.atol or 0.0) + (rule.rtol or 0.0) * np.abs(b)
+            near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= limit)
+            if not bool((near | (a == b) | both_nan).all()):
+                return False
+    if rule.ulp is None:
+        return True
+    keep = ~both_nan
+    if np.isnan(a[keep]).any() or np.isnan(b[keep]).any():
+        return False
+    if bool((np.isinf(a[keep]) != np.isinf(b[keep])).any()):
+        return False
+    apart = largest_ulp(left[keep], right[keep])
+    return apart is None or apart <= rule.ulp
+
+
+def _norm_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+    a, b = widened(left).ravel(), widened(right).ravel()
+    if rule.equal_nan:
+        keep = ~(np.isnan(a) & np.isnan(b))
+        a, b = a[keep], b[keep]
+    with np.errstate(all="ignore"):
+        difference = np.where(a == b, 0.0, a - b)
+        limit = (rule.rel_l2 or 0.0) * float(np.linalg.norm(a))
+        return bool(np.linalg.norm(difference) <= limit)
+
+
+def _compare_sketches(rule: Rule, reference: Observation, target: Observation) -> Verdict:
+    """Judge by estimated distance; where the bounds straddle the limit, nothing is decided."""
+    distance = sketch_distance(reference, target)
+    if distance is None or not math.isfinite(reference.norm):
+        return Verdict(Relation.UNDECIDED, "values")
+    if rule.rel_l2 is not None:
+        limit = rule.rel_l2 * reference.norm
+        if distance.lower > limit:
+            return DIFFERENT
+        if distance.upper > limit:
+            return Verdict(Relation.UNDECIDED, "values")
+    if not rule.elementwise:
+        return EQUAL
+    if rule.ulp is None and math.isfinite(target.norm):
+        # No difference within the elementwise limit has a larger norm than this.
+        elements = math.prod(reference.shape)
+        largest = (rule.atol or 0.0) * math.sqrt(elements) + (rule.rtol or 0.0) * target.norm
+        if distance.lower > largest:
+            return DIFFERENT
+    return Verdict(Relation.UNDECIDED, "values")

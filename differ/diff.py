@@ -1,0 +1,252 @@
+"""Comparing two runs under a policy: all ranks, all segments, one outcome."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceparity.differ.capture import common_capture
+from traceparity.differ.environment import environment_differences
+from traceparity.differ.next_commands import next_commands, record_again
+from traceparity.differ.policy import Policy
+from traceparity.differ.rank_diff import RankDiff, RankReport
+from traceparity.differ.result import (
+    Alignment,
+    Compared,
+    DiffResult,
+    Divergence,
+    NotSeen,
+    Outcome,
+    RunSummary,
+)
+
+if TYPE_CHECKING:
+    from traceparity.tracefmt.reader import Trace
+
+Run = Mapping[int, "Trace"]
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What the ranks and segments came to, put together."""
+
+    compared: Compared = field(default_factory=Compared)
+    divergences: list[Divergence] = field(default_factory=list)
+    abstain: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    reports: list[RankReport] = field(default_factory=list)
+
+    def add(self, rank: int, report: RankReport, *, many: bool) -> None:
+        where = f"rank {rank}: " if many else ""
+        ranks = max(self.compared.ranks, len({*range(rank + 1)}) if many else 1)
+        self.compared.add(report.compared)
+        self.compared.ranks = ranks
+        self.divergences += report.divergences
+        self.abstain += [where + reason for reason in report.abstain]
+        self.notes += [where + note for note in report.notes]
+        self.reports.append(report)
+
+
+def diff_runs(
+    reference: Path, targets: Sequence[Path], policy: Policy, repeat: Path | None = None
+) -> DiffResult:
+    """Compare a target run, in one segment or several, with a reference run.
+
+    Args:
+        reference: Trace or folder of traces.
+        targets: The segments of the target in order; each goes on where the one before stopped.
+        policy: The declared relation.
+        repeat: A second reference run; where both references disagree nothing can be judged.
+
+    Raises:
+        TraceError: A trace cannot be used.
+    """
+    from traceparity.tracefmt.reader import open_run
+
+    run = open_run(reference)
+    segments = [open_run(target) for target in targets]
+    findings = _Findings()
+    for number, segment in enumerate(segments):
+        declared = policy if number == 0 else _as_resume(policy)
+        _compare(findings, run, segment, declared, last=number == len(segments) - 1)
+    paths = str(reference), " ".join(str(target) for target in targets)
+    result = _result(findings, run, segments, paths, policy)
+    if repeat is not None:
+        result = _with_repeat(result, diff_runs(reference, [repeat], _as_start(policy)), repeat)
+    return result
+
+
+def error_result(
+    reason: str, reference: Path, targets: Sequence[Path], policy: Policy
+) -> DiffResult:
+    """The result where a trace or policy cannot be read."""
+    return DiffResult(
+        outcome=Outcome.ERROR,
+        reason=reason,
+        reference=RunSummary(str(reference)),
+        target=RunSummary(" ".join(str(target) for target in targets)),
+        policy=policy,
+    )
+
+
+def _as_resume(policy: Policy) -> Policy:
+    return replace(policy, align=replace(policy.align, kind="resume", step_offset=None))
+
+
+def _as_start(policy: Policy) -> Policy:
+    return replace(policy, align=replace(policy.align, kind="start", step_offset=None, rename=()))
+
+
+def _compare(
+    findings: _Findings, reference: Run, target: Run, policy: Policy, *, last: bool
+) -> None:
+    """Compare all ranks of one segment."""
+    for reason in _unsupported(policy):
+        findings.abstain.append(reason)
+        return
+    pairs = _rank_pairs(findings, reference, target, policy)
+    for rank, ours, theirs in pairs:
+        recorded = common_capture(policy, ours.header.capture, theirs.header.capture)
+        report = RankDiff(rank, ours, theirs, recorded.policy, expect_end=last).run()
+        report.abstain += recorded.not_recorded
+        if recorded.choice_differs and report.compared.unmatched:
+            report.abstain.append("the traces were recorded with different --include or --exclude")
+        findings.add(rank, report, many=len(pairs) > 1)
+
+
+def _unsupported(policy: Policy) -> list[str]:
+    align = policy.align
+    if align.kind == "accumulation":
+        return ["alignment by accumulation is not supported yet"]
+    if align.ranks == "sharded":
+        return ["sharded ranks are not supported yet"]
+    return []
+
+
+def _rank_pairs(
+    findings: _Findings, reference: Run, target: Run, policy: Policy
+) -> list[tuple[int, "Trace", "Trace"]]:
+    if policy.align.ranks == "replicated":
+        first = reference[min(reference)]
+        return [(rank, first, trace) for rank, trace in target.items()]
+    if len(reference) == len(target) == 1:
+        # Single traces answer each other whatever their file names say of ranks.
+        ours, theirs = next(iter(reference.values())), next(iter(target.values()))
+        return [(theirs.header.rank, ours, theirs)]
+    if set(reference) != set(target):
+        ranks = [", ".join(map(str, run)) for run in (reference, target)]
+        findings.abstain.append(
+            f"the reference has ranks {ranks[0]} and the target ranks {ranks[1]}; "
+            'declare the relation with align.ranks = "replicated" or "sharded"'
+        )
+    return [(rank, reference[rank], target[rank]) for rank in reference if rank in target]
+
+
+def _result(
+    findings: _Findings,
+    reference: Run,
+    segments: Sequence[Run],
+    paths: tuple[str, str],
+    policy: Policy,
+) -> DiffResult:
+    divergences = sorted(
+        findings.divergences, key=lambda found: (found.step, found.order, found.rank)
+    )
+    first = divergences[0] if divergences else None
+    ours = next(iter(reference.values()))
+    theirs = next(iter(segments[-1].values()))
+    outcome, reason = _outcome(findings, first, ours, theirs)
+    worst = next((each for each in findings.reports if first in each.divergences), None)
+    return DiffResult(
+        outcome=outcome,
+        reason=reason,
+        reference=_summary(paths[0], [reference]),
+        target=_summary(paths[1], segments),
+        policy=policy,
+        alignment=_alignment(findings, policy),
+        compared=findings.compared,
+        first=first,
+        divergences=_one_a_step(divergences),
+        environment=environment_differences(ours.header, theirs.header),
+        not_observed=_not_observed(reference, segments),
+        notes=tuple(findings.notes),
+        growth=tuple(worst.growth) if worst else (),
+        next_commands=next_commands(first, ours, theirs) if first else (),
+    )
+
+
+def _one_a_step(divergences: Sequence[Divergence]) -> tuple[Divergence, ...]:
+    by_step: dict[int, Divergence] = {}
+    for divergence in divergences:
+        by_step.setdefault(divergence.step, divergence)
+    return tuple(by_step.values())[:100]
+
+
+def _outcome(
+    findings: _Findings, first: Divergence | None, reference: "Trace", target: "Trace"
+) -> tuple[Outcome, str]:
+    if first is not None:
+        return Outcome.FAIL, f"the runs part at {describe_place(first)}"
+    equal = f"{findings.compared.observations:,} observations in {findings.compared.steps:,} steps"
+    if findings.compared.observations == 0 and not findings.abstain:
+        return Outcome.ABSTAIN, "nothing was compared: the traces hold nothing that decides"
+    undecided = [found for report in findings.reports for found in report.undecided]
+    if undecided:
+        step, site = undecided[0]
+        again = record_again(reference, [step], "values")
+        findings.abstain.append(
+            f"{len(undecided)} differences cannot be judged by what was recorded, first {site} in "
+            f"step {step}; record both runs again with values, e.g. {again}"
+        )
+    if findings.abstain:
+        return Outcome.ABSTAIN, f"{findings.abstain[0]}; {equal} before satisfy the policy"
+    return Outcome.PASS, f"{equal} satisfy the policy"
+
+
+def describe_place(divergence: Divergence) -> str:
+    """The place of a divergence in one line."""
+    step = f"step {divergence.step}"
+    if divergence.target_step != divergence.step:
+        step += f" (target step {divergence.target_step})"
+    name = f"{divergence.phase}:{divergence.component}:{divergence.field}"
+    return f"{step}, {name} ({divergence.kind})"
+
+
+def _summary(path: str, segments: Sequence[Run]) -> RunSummary:
+    traces = [trace for segment in segments for trace in segment.values()]
+    digests = [trace.content_digest for trace in traces]
+    return RunSummary(
+        path=path,
+        ranks=len(segments[0]),
+        steps=sum(max(len(trace.steps) for trace in segment.values()) for segment in segments),
+        complete=all(trace.complete for trace in traces),
+        content_digest=" ".join(digests),
+    )
+
+
+def _alignment(findings: _Findings, policy: Policy) -> Alignment:
+    aligned = [report.alignment for report in findings.reports if report.alignment]
+    if not aligned:
+        return Alignment(policy.align.kind, policy.align.step_offset, "declared")
+    return Alignment(policy.align.kind, aligned[0].offset, aligned[0].how)
+
+
+def _not_observed(reference: Run, segments: Sequence[Run]) -> tuple[NotSeen, ...]:
+    seen: dict[NotSeen, None] = {}
+    for side, runs in (("reference", [reference]), ("target", segments)):
+        for run in runs:
+            for trace in run.values():
+                for note in trace.not_observed:
+                    seen[NotSeen(side, note.component, note.reason)] = None
+    return tuple(seen)
+
+
+def _with_repeat(result: DiffResult, repeated: DiffResult, repeat: Path) -> DiffResult:
+    """Two reference runs that disagree leave nothing to judge the target by."""
+    if repeated.outcome is Outcome.PASS:
+        return result
+    if repeated.first is not None:
+        reason = f"the reference disagrees with its repetition {repeat}: {repeated.reason}"
+    else:
+        reason = f"the repetition {repeat} cannot be judged: {repeated.reason}"
+    return replace(result, outcome=Outcome.ABSTAIN, reason=reason, first=None, divergences=())

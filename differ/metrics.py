@@ -1,0 +1,166 @@
+"""How far apart two observations are, for people to read and for rules to judge."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traceparity.differ.observation import Observation
+
+_LOWER, _UPPER = 0.74, 1.48
+"""Bounds of true over estimated distance; one in 5000 sketches of 61 sums lies outside."""
+_ROUNDING = 1e-6
+"""What float32 accumulation may add to a sketch, relative to the tensors' norms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The distance of two observations; None where it cannot be known.
+
+    Attributes:
+        max_abs: Largest absolute difference of two elements.
+        max_rel: Largest difference relative to the reference's element.
+        rel_l2: L2 norm of the difference over that of the reference.
+        ulp: Largest difference in units in the last place.
+        cosine: Cosine of the angle between both.
+        unequal: How many elements are not bit-equal.
+        elements: How many elements there are.
+        first_index: Index of the first unequal element.
+        estimated: Whether `rel_l2` is estimated from sketches.
+    """
+
+    max_abs: float | None = None
+    max_rel: float | None = None
+    rel_l2: float | None = None
+    ulp: int | None = None
+    cosine: float | None = None
+    unequal: int | None = None
+    elements: int | None = None
+    first_index: tuple[int, ...] | None = None
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """The L2 distance of two tensors with its bounds; equal where it is exact."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+def measure(reference: Observation | None, target: Observation | None) -> Metrics:
+    """The distance of two observations, from values where both were kept, else from sketches."""
+    if reference is None or target is None:
+        return Metrics()
+    if not reference.is_tensor or not target.is_tensor:
+        return _measure_plain(reference.plain, target.plain)
+    if reference.shape != target.shape:
+        return Metrics()
+    left, right = reference.array(), target.array()
+    if left is not None and right is not None:
+        return _measure_arrays(left, right)
+    distance = sketch_distance(reference, target)
+    if distance is None or not reference.norm > 0:
+        return Metrics(estimated=True)
+    return Metrics(rel_l2=distance.value / reference.norm, estimated=True)
+
+
+def _measure_plain(left: Any, right: Any) -> Metrics:
+    numbers = (int, float)
+    if not isinstance(left, numbers) or not isinstance(right, numbers):
+        return Metrics()
+    if isinstance(left, bool) or isinstance(right, bool):
+        return Metrics()
+    difference = abs(left - right)
+    relative = difference / abs(left) if left else None
+    return Metrics(max_abs=difference, max_rel=relative)
+
+
+def _measure_arrays(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Metrics:
+    a, b = widened(left).ravel(), widened(right).ravel()
+    if not a.size:
+        return Metrics(unequal=0, elements=0)
+    unequal = ~((a == b) | (np.isnan(a) & np.isnan(b)))
+    if left.dtype == right.dtype:
+        unequal |= _bits(left).ravel() != _bits(right).ravel()
+    first = int(np.argmax(unequal)) if unequal.any() else None
+    with np.errstate(all="ignore"):
+        difference = np.where(a == b, 0.0, np.abs(a - b))
+        size = np.abs(a)
+        relative = difference[size > 0] / size[size > 0]
+        norms = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+        cosine = float(np.real(np.vdot(a, b))) / (norms[0] * norms[1]) if all(norms) else None
+        rel_l2 = float(np.linalg.norm(difference)) / norms[0] if norms[0] else None
+    return Metrics(
+        max_abs=_largest(difference),
+        max_rel=_largest(relative),
+        rel_l2=rel_l2,
+        ulp=largest_ulp(left, right),
+        cosine=cosine,
+        unequal=int(unequal.sum()),
+        elements=a.size,
+        first_index=None
+        if first is None
+        else tuple(int(i) for i in np.unravel_index(first, left.shape)),
+    )
+
+
+def _largest(values: npt.NDArray[Any]) -> float | None:
+    """The largest value; infinite where a NaN met a number."""
+    if not values.size:
+        return None
+    largest = float(np.max(values))
+    return math.inf if math.isnan(largest) else largest
+
+
+def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The elements as float64 or complex128, which hold every smaller float exactly."""
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if array.dtype.kind == "c":
+        return np.ascontiguousarray(array).view(np.void(array.dtype.itemsize).dtype)
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def largest_ulp(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> int | None:
+    """The largest difference in units in the last place; None for what has none."""
+    if left.dtype != right.dtype or left.dtype.kind in "ciub" or not left.size:
+        return None
+    if np.isnan(widened(left)).any() or np.isnan(widened(right)).any():
+        return None
+    a, b = _ordered(left), _ordered(right)
+    return max(int(high) - int(low) for high, low in ((_far(a, b)), (_far(b, a))))
+
+
+def _far(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> tuple[int, int]:
+    at = int(np.argmax(a.astype(np.float64) - b.astype(np.float64)))
+    return int(a.flat[at]), int(b.flat[at])
+
+
+def _ordered(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Integers in the order of the floats, neighbours one apart; both zeros are 0."""
+    width = 8 * array.dtype.itemsize
+    bits = _bits(array).astype(np.uint64)
+    magnitude = (bits & np.uint64((1 << (width - 1)) - 1)).astype(np.int64)
+    return np.where(bits >> np.uint64(width - 1), -magnitude, magnitude)
+
+
+def sketch_distance(reference: Observation, target: Observation) -> Distance | None:
+    """The L2 distance estimated from two sketches; None where there are none to compare."""
+    if reference.sketch is None or target.sketch is None:
+        return None
+    difference = reference.sketch.astype(np.float64) - target.sketch.astype(np.float64)
+    value = float(np.linalg.norm(difference))
+    if not math.isfinite(value):
+        return None
+    noise = _ROUNDING * (_finite(reference.norm) + _finite(target.norm))
+    return Distance(value, max(0.0, _LOWER * value - noise), _UPPER * value + noise)
+
+
+def _finite(number: float) -> float:
+    return number if math.isfinite(number) else 0.0

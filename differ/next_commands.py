@@ -1,0 +1,36 @@
+"""Commands to run next: look at the step, or record it again with all values."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceparity.differ.result import Divergence
+
+if TYPE_CHECKING:
+    from traceparity.tracefmt.reader import Trace
+
+
+def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tuple[str, ...]:
+    """Commands that show more of the first divergence."""
+    if first.field == "step" and first.reference is None and first.target is None:
+        return ()
+    shown = [
+        shlex.join(["tp-show", str(trace.path), "--step", str(step)])
+        for trace, step in ((reference, first.step), (target, first.target_step))
+    ]
+    if first.kind in ("missing", "extra", "hyperparameter", "flag", "sample_id"):
+        return tuple(shown)
+    return (
+        record_again(reference, [first.step], "values"),
+        record_again(target, [first.target_step], "values"),
+        *shown,
+    )
+
+
+def record_again(trace: "Trace", steps: Sequence[int], capture: str) -> str:
+    """The command that records some steps of a run again, more closely."""
+    output = Path(trace.path).with_suffix(f".{capture}.trace")
+    windows = ",".join(f"{step}:{step + 1}" for step in steps)
+    options = ["-o", str(output), "--capture", capture, "--steps", windows]
+    return shlex.join(["tp-record", *options, "--", trace.header.program, *trace.header.arguments])

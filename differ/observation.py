@@ -1,0 +1,126 @@
+"""One observation as a value, taken out of the columns when somebody looks closer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traceparity.tracefmt.reader import Trace
+from traceparity.tracefmt.records import Columns, Flag, Kind
+
+_TORCH_DTYPES = {
+    "bool": "bool",
+    "uint8": "uint8",
+    "uint16": "uint16",
+    "uint32": "uint32",
+    "uint64": "uint64",
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int32",
+    "int64": "int64",
+    "float16": "float16",
+    "float32": "float32",
+    "float64": "float64",
+    "complex64": "complex64",
+    "complex128": "complex128",
+    "quint8": "uint8",
+    "qint8": "int8",
+    "qint32": "int32",
+}
+_ML_DTYPES = {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One value seen at one site in one call.
+
+    Attributes:
+        kind: Tensor, scalar, sample IDs or marker.
+        dtype: The tensor's dtype without ``torch.``; empty for a plain value.
+        shape: The tensor's shape.
+        device: The tensor's device; empty for a plain value.
+        digest: Exact fingerprint.
+        minimum: Smallest element; NaN where not taken, as `maximum` and `norm`.
+        maximum: Largest element.
+        norm: L2 norm.
+        nonfinite: Infinities and NaNs.
+        flags: The row's flags.
+        sketch: 61 float32, or None.
+        data: The kept bytes of a tensor, or None.
+        plain: The value of a scalar, marker or list of sample IDs.
+    """
+
+    kind: Kind
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+    digest: bytes
+    minimum: float
+    maximum: float
+    norm: float
+    nonfinite: int
+    flags: Flag
+    sketch: npt.NDArray[np.float32] | None
+    data: bytes | None
+    plain: Any
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor rather than a plain value."""
+        return self.kind == Kind.TENSOR
+
+    @property
+    def absent_gradient(self) -> bool:
+        """Whether it says that there was no tensor: the scalar None."""
+        return self.kind == Kind.SCALAR and self.plain is None
+
+    def array(self) -> npt.NDArray[Any] | None:
+        """The elements, in the tensor's own dtype; None where its bytes were not kept."""
+        if self.data is None:
+            return None
+        dtype = numpy_dtype(self.dtype)
+        if dtype is None:
+            return None
+        count = int(np.prod(self.shape, dtype=np.int64))
+        if count * dtype.itemsize != len(self.data):
+            return None
+        return np.frombuffer(self.data, dtype).reshape(self.shape)
+
+
+def numpy_dtype(name: str) -> np.dtype[Any] | None:
+    """The numpy dtype of a torch dtype; None for what numpy cannot hold."""
+    if name in _TORCH_DTYPES:
+        return np.dtype(_TORCH_DTYPES[name]).newbyteorder("<")
+    if name in _ML_DTYPES:
+        import ml_dtypes
+
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return dtype
+    return None
+
+
+def observe(trace: Trace, columns: Columns, row: int) -> Observation:
+    """The observation in a row.
+
+    Raises:
+        TraceFormatError: Its value is damaged.
+    """
+    kind = Kind(int(columns.kind[row]))
+    sketch_row = int(columns.sketch_row[row])
+    minimum, maximum, norm = (float(number) for number in columns.stats[row])
+    return Observation(
+        kind=kind,
+        dtype=trace.strings[columns.dtype[row]].removeprefix("torch."),
+        shape=trace.shapes[columns.shape[row]],
+        device=trace.strings[columns.device[row]],
+        digest=columns.digest[row].tobytes(),
+        minimum=minimum,
+        maximum=maximum,
+        norm=norm,
+        nonfinite=int(columns.nonfinite[row]),
+        flags=Flag(int(columns.flags[row])),
+        sketch=columns.sketches[sketch_row] if sketch_row >= 0 else None,
+        data=trace.value(columns, row) if kind == Kind.TENSOR else None,
+        plain=trace.scalar(columns, row) if kind != Kind.TENSOR else None,
+    )

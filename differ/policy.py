@@ -1,0 +1,172 @@
+"""The policy: the declared relation of two traces, never inferred from their differences."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+PHASES = (
+    "state",
+    "data",
+    "forward",
+    "loss",
+    "backward",
+    "gradient",
+    "optimizer",
+    "scheduler",
+)
+
+
+@lru_cache(maxsize=256)
+def _glob(pattern: str) -> re.Pattern[str]:
+    parts = (
+        ".*" if part == "*" else "." if part == "?" else re.escape(part)
+        for part in re.split(r"([*?])", pattern)
+    )
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def glob_matches(pattern: str, text: str) -> bool:
+    """Whether a glob covers a site; only ``*`` and ``?`` are special, brackets are not."""
+    return _glob(pattern).fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How the values of some sites are compared; without any limit, exactly.
+
+    Attributes:
+        site: Glob over ``phase:component:field``.
+        rtol: Relative part of the elementwise limit ``atol + rtol * |target|``.
+        atol: Absolute part of that limit.
+        rel_l2: Limit of ``|reference - target| / |reference|`` over the whole tensor.
+        ulp: Limit in units in the last place, elementwise.
+        equal_nan: Whether a NaN equals a NaN.
+        ignore: The sites are no part of the relation.
+    """
+
+    site: str = "*"
+    rtol: float | None = None
+    atol: float | None = None
+    rel_l2: float | None = None
+    ulp: int | None = None
+    equal_nan: bool = False
+    ignore: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether only bit-equal values satisfy the rule."""
+        return not self.ignore and not self.elementwise and self.rel_l2 is None
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether the rule needs the elements of a tensor."""
+        return not (self.rtol is None and self.atol is None and self.ulp is None)
+
+
+EXACT = Rule()
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which samples must be seen; the fields are those of the policy file."""
+
+    policy: str
+    id: str = "sampler"
+    expected: str | tuple[int | str, ...] | None = None
+    scope: str = "epoch"
+    count: str = "trained"
+    padding: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Align:
+    """What lines up with what; the fields are those of the policy file.
+
+    Attributes:
+        kind: ``start``, ``resume`` or ``accumulation``.
+        step_offset: Reference step of the target's step 0; None finds it.
+        microbatches: Micro-batches an update has in the reference and in the target.
+        ranks: ``one_to_one``, ``replicated`` or ``sharded``.
+        phases: The phases that are compared.
+        order: ``exact``, or ``free`` where the order of samples is no part of the relation.
+        unmatched: ``fail``, or ``allow`` to list sites of one side without judging them.
+        evaluation: ``context``, or ``compare`` to judge evaluation activity too.
+        device: ``context``, or ``compare`` to judge where tensors are.
+        rename: Pairs of reference name and target name.
+    """
+
+    kind: str = "start"
+    step_offset: int | None = None
+    microbatches: tuple[int, int] | None = None
+    ranks: str = "one_to_one"
+    phases: tuple[str, ...] = PHASES
+    order: str = "exact"
+    unmatched: str = "fail"
+    evaluation: str = "context"
+    device: str = "context"
+    rename: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A declared relation of two traces."""
+
+    align: Align = field(default_factory=Align)
+    rules: tuple[Rule, ...] = ()
+    coverage: Coverage | None = None
+
+    def rule_for(self, names: Iterable[str]) -> Rule:
+        """The rule of a site under any of its names: the last one that matches, else exact."""
+        names = tuple(names)
+        for rule in reversed(self.rules):
+            if any(glob_matches(rule.site, name) for name in names):
+                return rule
+        return EXACT
+
+    def as_dict(self) -> dict[str, Any]:
+        """The policy with the keys and values of a policy file."""
+        align = self.align
+        tables: dict[str, Any] = {
+            "align": {
+                "kind": align.kind,
+                "ranks": align.ranks,
+                "phases": list(align.phases),
+                "order": align.order,
+                "unmatched": align.unmatched,
+                "evaluation": align.evaluation,
+                "device": align.device,
+                "rename": dict(align.rename),
+            },
+            "compare": [_rule_as_dict(rule) for rule in self.rules],
+        }
+        if align.kind == "resume":
+            tables["align"]["step_offset"] = (
+                "auto" if align.step_offset is None else align.step_offset
+            )
+        if align.microbatches:
+            pair = dict(zip(("reference", "target"), align.microbatches, strict=True))
+            tables["align"]["microbatches"] = pair
+        if self.coverage:
+            tables["coverage"] = _coverage_as_dict(self.coverage)
+        return tables
+
+
+def _rule_as_dict(rule: Rule) -> dict[str, Any]:
+    values: dict[str, Any] = {"site": rule.site}
+    for name in ("rtol", "atol", "rel_l2", "ulp"):
+        if getattr(rule, name) is not None:
+            values[name] = getattr(rule, name)
+    for name in ("equal_nan", "ignore"):
+        if getattr(rule, name):
+            values[name] = True
+    return values
+
+
+def _coverage_as_dict(coverage: Coverage) -> dict[str, Any]:
+    names = ("policy", "id", "expected", "scope", "count", "padding")
+    values = {name: getattr(coverage, name) for name in names}
+    if isinstance(coverage.expected, tuple):
+        values["expected"] = list(coverage.expected)
+    return {name: value for name, value in values.items() if value is not None}

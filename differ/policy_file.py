@@ -1,0 +1,231 @@
+"""Reading policy files (TOML): every mistake is told with file, line and key."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from traceparity.differ.errors import PolicyError
+from traceparity.differ.policy import PHASES, Align, Coverage, Policy, Rule
+
+_ALIGN_WORDS = {
+    "kind": ("start", "resume", "accumulation"),
+    "ranks": ("one_to_one", "replicated", "sharded"),
+    "order": ("exact", "free"),
+    "unmatched": ("fail", "allow"),
+    "evaluation": ("context", "compare"),
+    "device": ("context", "compare"),
+}
+_COVERAGE_WORDS = {
+    "policy": ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_padding"),
+    "scope": ("epoch", "trace"),
+    "count": ("trained", "fetched"),
+}
+_KEYS = {
+    "align": {*_ALIGN_WORDS, "step_offset", "microbatches", "phases", "rename"},
+    "compare": {"site", "rtol", "atol", "rel_l2", "ulp", "equal_nan", "ignore"},
+    "coverage": {*_COVERAGE_WORDS, "id", "expected", "padding"},
+}
+_LIMITS = ("rtol", "atol", "rel_l2")
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy that a file declares.
+
+    Raises:
+        PolicyError: The file cannot be read, is no TOML, or declares something impossible.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise PolicyError(f"{path}: cannot read the policy: {reason}") from error
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PolicyError(f"{path}: not a TOML file: {error}") from error
+    return _Parser(str(path), text).policy(tables)
+
+
+class _Parser:
+    """Checks the tables of one file; knows the text only to name lines."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path = path
+        self._lines = text.splitlines()
+
+    def policy(self, tables: Mapping[str, Any]) -> Policy:
+        for name, table in tables.items():
+            if name not in _KEYS:
+                raise self._error(name, "", f"unknown table; known are {_listed(_KEYS)}")
+            expected, word = (
+                (list, "an array of tables") if name == "compare" else (dict, "a table")
+            )
+            if not isinstance(table, expected):
+                raise self._error(name, "", f"must be {word}")
+        rules = tuple(
+            self._rule(number, table) for number, table in enumerate(tables.get("compare", []))
+        )
+        coverage = self._coverage(tables["coverage"]) if "coverage" in tables else None
+        return Policy(self._align(tables.get("align", {})), rules, coverage)
+
+    def _align(self, table: Mapping[str, Any]) -> Align:
+        self._known("align", table)
+        words = {key: self._word("align", table, key, _ALIGN_WORDS[key]) for key in _ALIGN_WORDS}
+        values: dict[str, Any] = {key: word for key, word in words.items() if word}
+        kind = values.get("kind", "start")
+        for key, needed in (("step_offset", "resume"), ("microbatches", "accumulation")):
+            if key in table and kind != needed:
+                raise self._error("align", key, f'goes with kind = "{needed}" only')
+        if table.get("step_offset", "auto") != "auto":
+            values["step_offset"] = self._natural("align", table, "step_offset", 'or "auto"')
+        if "microbatches" in table:
+            values["microbatches"] = self._microbatches(table["microbatches"])
+        if "phases" in table:
+            values["phases"] = self._phases(table["phases"])
+        if "rename" in table:
+            values["rename"] = self._rename(table["rename"])
+        return Align(**values)
+
+    def _microbatches(self, value: Any) -> tuple[int, int]:
+        if not isinstance(value, dict) or set(value) != {"reference", "target"}:
+            raise self._error("align", "microbatches", "must be { reference = N, target = N }")
+        counts = value["reference"], value["target"]
+        if any(type(count) is not int or count < 1 for count in counts):
+            raise self._error("align", "microbatches", "must hold whole numbers from 1")
+        return counts
+
+    def _phases(self, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not value:
+            raise self._error("align", "phases", "must be a list of phases that is not empty")
+        for phase in value:
+            if phase not in PHASES:
+                raise self._error(
+                    "align", "phases", f"no phase {phase!r}; there are {_listed(PHASES)}"
+                )
+        return tuple(phase for phase in PHASES if phase in value)
+
+    def _rename(self, value: Any) -> tuple[tuple[str, str], ...]:
+        if not isinstance(value, dict) or not all(isinstance(new, str) for new in value.values()):
+            raise self._error("align", "rename", "must be a table of names")
+        for old, new in value.items():
+            if problem := rename_problem(old, new):
+                raise self._error("align", "rename", problem)
+        return tuple(value.items())
+
+    def _rule(self, number: int, table: Any) -> Rule:
+        place = f"compare[{number}]"
+        if not isinstance(table, dict):
+            raise self._error(place, "", "must be a table")
+        self._known(place, table)
+        if not isinstance(table.get("site"), str) or not table["site"]:
+            raise self._error(place, "site", 'needed: a glob over "phase:component:field"')
+        values: dict[str, Any] = {"site": table["site"]}
+        for key in _LIMITS:
+            if key in table:
+                values[key] = self._limit(place, table, key)
+        if "ulp" in table:
+            values["ulp"] = self._natural(place, table, "ulp")
+        for key in ("equal_nan", "ignore"):
+            if not isinstance(table.get(key, False), bool):
+                raise self._error(place, key, "must be true or false")
+            values[key] = table.get(key, False)
+        rule = Rule(**values)
+        if rule.ignore and (rule.elementwise or rule.rel_l2 is not None or rule.equal_nan):
+            raise self._error(place, "ignore", "an ignored site cannot have limits too")
+        return rule
+
+    def _coverage(self, table: Mapping[str, Any]) -> Coverage:
+        self._known("coverage", table)
+        words = {
+            key: self._word("coverage", table, key, _COVERAGE_WORDS[key]) for key in _COVERAGE_WORDS
+        }
+        values: dict[str, Any] = {key: word for key, word in words.items() if word}
+        if "policy" not in values:
+            raise self._error("coverage", "policy", f"needed: {_listed(_COVERAGE_WORDS['policy'])}")
+        if (values["policy"] == "expected_padding") != ("padding" in table):
+            raise self._error(
+                "coverage", "padding", 'goes with policy = "expected_padding", which needs it'
+            )
+        if "padding" in table:
+            values["padding"] = self._natural("coverage", table, "padding")
+        if "id" in table:
+            if not isinstance(table["id"], str):
+                raise self._error("coverage", "id", 'must be "sampler" or a recorded field')
+            values["id"] = table["id"]
+        if "expected" in table:
+            values["expected"] = self._expected(table["expected"])
+        return Coverage(**values)
+
+    def _expected(self, value: Any) -> str | tuple[int | str, ...]:
+        if isinstance(value, str) and re.fullmatch(
+            r"range\(\s*-?\d+\s*(,\s*-?\d+\s*){0,2}\)", value
+        ):
+            return value
+        if isinstance(value, list) and all(type(item) in (int, str) for item in value):
+            if len(set(value)) != len(value):
+                raise self._error("coverage", "expected", "names a sample twice")
+            return tuple(value)
+        raise self._error("coverage", "expected", 'must be "range(START, STOP)" or a list of IDs')
+
+    def _known(self, place: str, table: Mapping[str, Any]) -> None:
+        keys = _KEYS[place.partition("[")[0]]
+        for key in table:
+            if key not in keys:
+                raise self._error(place, key, f"unknown key; known are {_listed(keys)}")
+
+    def _word(self, place: str, table: Mapping[str, Any], key: str, words: tuple[str, ...]) -> str:
+        value = table.get(key, "")
+        if key in table and value not in words:
+            raise self._error(place, key, f"must be one of {_listed(words)}, not {value!r}")
+        return str(value)
+
+    def _natural(self, place: str, table: Mapping[str, Any], key: str, also: str = "") -> int:
+        value = table[key]
+        if type(value) is not int or value < 0:
+            raise self._error(place, key, f"must be a whole number from 0 {also}".rstrip())
+        return value
+
+    def _limit(self, place: str, table: Mapping[str, Any], key: str) -> float:
+        value = table[key]
+        if type(value) not in (int, float) or not 0 <= value < float("inf"):
+            raise self._error(place, key, "must be a finite number from 0")
+        return float(value)
+
+    def _error(self, place: str, key: str, problem: str) -> PolicyError:
+        name = f"{place}.{key}" if key else place
+        return PolicyError(f"{self._path}:{self._line(place, key)}: {name}: {problem}")
+
+    def _line(self, place: str, key: str) -> int:
+        """The line of a key, found in the text since tomllib does not tell; 1 if it is unusual."""
+        table, _, number = place.rstrip("]").partition("[")
+        wanted, current, seen, header_line = int(number or 0), "", -1, 1
+        for line, text in enumerate(self._lines, 1):
+            if header := re.match(r"\s*\[\[?\s*([\w.\"-]+)\s*\]\]?", text):
+                current = header[1].strip('"')
+                seen += current == table
+                inside = current == table and (not number or seen == wanted)
+                header_line = line if inside else header_line
+            elif current == table and (not number or seen == wanted) and _sets(key, text):
+                return line
+        return header_line
+
+
+def _sets(key: str, text: str) -> bool:
+    """Whether a line of a policy file sets a key."""
+    return bool(key) and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]", text) is not None
+
+
+def rename_problem(old: str, new: str) -> str:
+    """What is wrong with a pair of names; empty where nothing is."""
+    if not old or not new:
+        return "an empty name; the root has no name to change"
+    holes = set(re.findall(r"{(\w+)}", old))
+    if missing := set(re.findall(r"{(\w+)}", new)) ^ holes:
+        return f"{{{sorted(missing)[0]}}} stands on one side of {old!r} = {new!r} only"
+    return ""
+
+
+def _listed(words: Any) -> str:
+    return ", ".join(sorted(words) if isinstance(words, set | dict) else words)

@@ -1,0 +1,192 @@
+"""Comparing the two traces of one rank, step by step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from traceparity.differ.errors import AlignmentError
+from traceparity.differ.evidence import evidence_for
+from traceparity.differ.growth import growth_point
+from traceparity.differ.metrics import Metrics
+from traceparity.differ.policy import PHASES, Policy
+from traceparity.differ.result import Compared, Divergence, GrowthPoint
+from traceparity.differ.sites import JointSites
+from traceparity.differ.step_diff import StepReport, compare_steps
+from traceparity.differ.step_pair import Side, StepPair
+from traceparity.differ.step_view import Steps
+from traceparity.differ.steps import StepAlignment, align_steps, first_phase, is_windowed
+from traceparity.tracefmt.records import Phase
+
+if TYPE_CHECKING:
+    from traceparity.tracefmt.reader import Trace
+
+MOST_DIVERGENCES = 100
+"""Diverging steps after which the comparison ends: the first one is what counts."""
+
+
+@dataclass(slots=True)
+class RankReport:
+    """What came out of one rank.
+
+    Attributes:
+        alignment: The steps that were lined up; None where that failed.
+        compared: Counts.
+        divergences: The first divergence of each diverging step.
+        growth: How far the runs are apart at diverging steps.
+        abstain: Reasons why the declared relation cannot be judged.
+        notes: What a reader should know beside the verdict.
+        undecided: Sites that could not be judged, with their step.
+    """
+
+    alignment: StepAlignment | None = None
+    compared: Compared = field(default_factory=Compared)
+    divergences: list[Divergence] = field(default_factory=list)
+    growth: list[GrowthPoint] = field(default_factory=list)
+    abstain: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    undecided: list[tuple[int, str]] = field(default_factory=list)
+
+
+class RankDiff:
+    """The comparison of two traces of one rank."""
+
+    def __init__(
+        self,
+        rank: int,
+        reference: "Trace",
+        target: "Trace",
+        policy: Policy,
+        *,
+        expect_end: bool = True,
+    ) -> None:
+        self._rank = rank
+        self._expect_end = expect_end
+        self._policy = policy
+        self._sites = JointSites(reference.sites, target.sites, policy)
+        self._reference = Side(Steps(reference, self._sites, self._sites.reference, policy))
+        self._target = Side(Steps(target, self._sites, self._sites.target, policy))
+        self._report = RankReport(compared=Compared(ranks=1))
+        self._phases = [Phase[name.upper()] for name in policy.align.phases]
+
+    def run(self) -> RankReport:
+        """Compare all aligned steps, until too many of them diverge."""
+        report = self._report
+        try:
+            alignment = report.alignment = align_steps(self._reference, self._target, self._policy)
+        except AlignmentError as error:
+            report.abstain.append(str(error))
+            return report
+        if not self._expect_end:
+            alignment = self._without_last_part(alignment)
+        for step_report in self._unequal_steps(alignment):
+            self._take(step_report)
+            if len(report.divergences) >= MOST_DIVERGENCES:
+                report.notes.append(
+                    f"only the first {MOST_DIVERGENCES} diverging steps were compared"
+                )
+                return report
+        self._judge_ends(alignment)
+        return report
+
+    def _unequal_steps(self, alignment: StepAlignment) -> Iterator[StepReport]:
+        equal_before = self._begin_together(alignment)
+        for number, target_number in alignment.pairs:
+            if self._equal_by_index(number, target_number):
+                counts = self._reference.steps.entries[number].observations
+                skipped = sum(counts[phase] for phase in self._phases)
+                self._report.compared.add(
+                    Compared(steps=1, observations=skipped, skipped_equal=skipped)
+                )
+                continue
+            pair = StepPair(
+                self._rank, self._policy, self._sites, self._reference, self._target,
+                number, target_number, equal_before,
+            )  # fmt: skip
+            step_report = compare_steps(pair)
+            equal_before = equal_before and step_report.identical
+            yield step_report
+
+    def _without_last_part(self, alignment: StepAlignment) -> StepAlignment:
+        """Without the step that a stopped segment did not finish; the next segment has it whole."""
+        pairs = tuple(
+            (number, target_number)
+            for number, target_number in alignment.pairs
+            if not self._target.steps.entries[target_number].tail
+            and not self._target.partial(target_number)
+        )
+        return replace(alignment, pairs=pairs)
+
+    def _begin_together(self, alignment: StepAlignment) -> bool:
+        firsts = self._reference.steps.numbers[0], self._target.steps.numbers[0]
+        return alignment.pairs[:1] == (firsts,)
+
+    def _equal_by_index(self, number: int, target_number: int) -> bool:
+        align = self._policy.align
+        if align.device == "compare" or align.evaluation == "compare" or align.rename:
+            return False
+        captures = [side.trace.header.capture for side in (self._reference, self._target)]
+        if captures[0].get("digest") != captures[1].get("digest"):
+            return False
+        digests = self._reference.steps.entries[number].phase_digests
+        others = self._target.steps.entries[target_number].phase_digests
+        if len(self._phases) == len(PHASES):
+            return bool(digests == others)
+        return all(digests[phase] == others[phase] for phase in self._phases)
+
+    def _take(self, step_report: StepReport) -> None:
+        report = self._report
+        report.compared.add(step_report.compared)
+        step = step_report.pair.reference_step
+        report.undecided += [(step, site) for site in step_report.undecided]
+        if step_report.first is None or step_report.candidate is None:
+            return
+        divergence = step_report.first
+        if not report.divergences:
+            found = evidence_for(step_report.pair, step_report.candidate, divergence)
+            divergence = replace(divergence, evidence=divergence.evidence + tuple(found))
+        report.divergences.append(divergence)
+        report.growth.append(growth_point(step_report.pair))
+
+    def _judge_ends(self, alignment: StepAlignment) -> None:
+        """What it means that one trace has steps that the other has not, or was cut off."""
+        sides = ("reference", self._reference), ("target", self._target)
+        one_sided = {"reference": alignment.reference_only, "target": alignment.target_only}
+        for (name, side), (other_name, other) in (sides, sides[::-1]):
+            steps = one_sided[name]
+            if name == "reference" and not self._expect_end:
+                continue
+            if steps and is_windowed(other):
+                self._report.notes.append(
+                    f"the {other_name} was recorded with a choice of steps; "
+                    f"{len(steps)} steps of the {name} have no counterpart"
+                )
+            elif steps and other.trace.complete:
+                self._report.divergences.append(self._one_sided_step(name, side, steps[0]))
+            if not other.trace.complete and (self._expect_end or other_name == "reference"):
+                self._report.abstain.append(_cut_off(other_name, other))
+
+    def _one_sided_step(self, name: str, side: Side, number: int) -> Divergence:
+        offset = self._report.alignment.offset if self._report.alignment else 0
+        in_reference = name == "reference"
+        phase = first_phase(side.steps.entries[number])
+        return Divergence(
+            rank=self._rank,
+            step=number if in_reference else number + offset,
+            target_step=number - offset if in_reference else number,
+            microbatch=0,
+            call=0,
+            phase=phase,
+            component="",
+            field="step",
+            kind="missing" if in_reference else "extra",
+            reference=None,
+            target=None,
+            metrics=Metrics(),
+        )
+
+
+def _cut_off(name: str, side: Side) -> str:
+    numbers = side.steps.numbers
+    last = f"after step {numbers[-1]}" if numbers else "before its first step"
+    why = side.trace.incomplete_reason or "the recording did not end as it should"
+    return f"the {name} ends {last} ({why})"

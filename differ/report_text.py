@@ -1,0 +1,193 @@
+"""The text report: a tired person finds the first divergence in ten seconds, in 80 columns."""
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+
+from traceparity.differ.describe import describe, describe_size
+from traceparity.differ.result import DiffResult, Divergence, Evidence, Outcome
+
+_WIDTH = 80
+_LABEL = 13
+_PHASE_WORDS = {
+    "state": "in the state that the step starts from",
+    "data": "in the batch",
+    "forward": "in the forward pass",
+    "loss": "in the loss",
+    "backward": "in the backward pass",
+    "gradient": "in the gradients that the optimizer receives",
+    "optimizer": "in the optimizer's update",
+    "scheduler": "in the scheduler's step",
+}
+_COLOURS = {"PASS": "32;1", "FAIL": "31;1", "ABSTAIN": "33;1", "ERROR": "31;1"}
+_MOST_ENVIRONMENT = 8
+_MOST_NOT_OBSERVED = 4
+
+Paint = Callable[[str, str], str]
+
+
+def as_text(result: DiffResult, *, colour: bool = False, verbose: bool = False) -> str:
+    """The report; ``verbose`` leaves nothing out."""
+    paint: Paint = (lambda text, code: f"\x1b[{code}m{text}\x1b[0m") if colour else _plain
+    sections = [
+        _headline(result, paint),
+        _place(result.first, paint) if result.first else [],
+        _still_equal(result, paint),
+        _unequal_evidence(result, paint),
+        _growth(result, paint),
+        _notes(result, paint),
+        _environment(result, paint, verbose),
+        _not_observed(result, paint, verbose),
+        _next(result, paint),
+    ]
+    return "\n".join("\n".join(section) + "\n" for section in sections if section)
+
+
+def _plain(text: str, _: str) -> str:
+    return text
+
+
+def _headline(result: DiffResult, paint: Paint) -> list[str]:
+    if result.first is None:
+        sentence = result.reason[:1].upper() + result.reason[1:] + "."
+    else:
+        sentence = f"The runs part at {_moment(result.first)}."
+    lines = textwrap.wrap(f"{result.outcome.value}  {sentence}", _WIDTH, subsequent_indent="  ")
+    word = result.outcome.value
+    return [paint(word, _COLOURS[word]) + lines[0][len(word) :], *lines[1:]]
+
+
+def _moment(first: Divergence) -> str:
+    step = f"step {first.step}"
+    if first.target_step != first.step:
+        step += f" (target step {first.target_step})"
+    if first.rank:
+        step += f" of rank {first.rank}"
+    if first.microbatch:
+        step += f", micro-batch {first.microbatch}"
+    if first.field == "step" and first.reference is None and first.target is None:
+        return f"{step}: only one run has that step"
+    return f"{step}, {_PHASE_WORDS[first.phase]}"
+
+
+def _place(first: Divergence, paint: Paint) -> list[str]:
+    if first.field == "step" and first.reference is None and first.target is None:
+        lacking = "target" if first.kind == "missing" else "reference"
+        return _row("difference", f"the {lacking} ends before step {first.step}", paint)
+    rows = [("where", f"{first.component or '(root)'}  {first.field}")]
+    if first.reference_name:
+        rows.append(("", f"(in the reference {first.reference_name})"))
+    if first.call:
+        rows.append(("", f"call {first.call + 1} of that site"))
+    rows += [
+        ("reference", describe(first.reference)),
+        ("target", describe(first.target)),
+        ("difference", f"{first.kind.replace('_', ' ')}: {describe_size(first)}"),
+    ]
+    if first.location:
+        rows.append(("source", first.location))
+        if first.target_location not in ("", first.location):
+            rows.append(("", f"{first.target_location} (target)"))
+    return [line for label, text in rows for line in _row(label, text, paint)]
+
+
+def _row(label: str, text: str, paint: Paint) -> list[str]:
+    lines = textwrap.wrap(text, _WIDTH - _LABEL, break_long_words=False) or [""]
+    return [
+        f"  {paint(label.ljust(_LABEL - 2), '1') if not index else ' ' * (_LABEL - 2)}{line}"
+        for index, line in enumerate(lines)
+    ]
+
+
+def _bullets(texts: Sequence[str]) -> list[str]:
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(
+            text,
+            _WIDTH,
+            initial_indent="  - ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+
+
+def _still_equal(result: DiffResult, paint: Paint) -> list[str]:
+    if result.first is None:
+        return []
+    first = result.first
+    texts = [each.detail for each in _shown(first.evidence, equal=True)]
+    begin = result.alignment.step_offset or 0
+    if first.step > begin:
+        steps = f"step {begin}" if first.step - begin == 1 else f"steps {begin} to {first.step - 1}"
+        texts.insert(0, f"everything compared in {steps}")
+    return [paint("Still equal", "1"), *_bullets(texts)] if texts else []
+
+
+def _unequal_evidence(result: DiffResult, paint: Paint) -> list[str]:
+    if result.first is None:
+        return []
+    evidence = result.first.evidence
+    texts = [each.detail for each in evidence if each.equal is None]
+    texts += [each.detail for each in _shown(evidence, equal=False)]
+    return [paint("Evidence", "1"), *_bullets(texts)] if texts else []
+
+
+def _shown(evidence: Sequence[Evidence], *, equal: bool) -> Iterator[Evidence]:
+    return (each for each in evidence if each.equal is equal)
+
+
+def _growth(result: DiffResult, paint: Paint) -> list[str]:
+    points = [point for point in result.growth if point.loss or point.parameters is not None]
+    if len(points) < 2:
+        return []
+    chosen = sorted({*range(min(3, len(points))), len(points) // 2, len(points) - 1})
+    lines = [paint("How it grows", "1")]
+    for index in chosen:
+        point = points[index]
+        parts = [f"  step {point.step:<6}"]
+        if point.loss:
+            parts.append(f"loss {point.loss[0]:<12.7g} {point.loss[1]:<12.7g}")
+        if point.parameters is not None:
+            parts.append(f"parameters {point.parameters:.1e} apart")
+        lines.append(" ".join(parts).rstrip())
+    return lines
+
+
+def _notes(result: DiffResult, paint: Paint) -> list[str]:
+    return [paint("Notes", "1"), *_bullets(result.notes)] if result.notes else []
+
+
+def _environment(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
+    if not result.environment:
+        return []
+    most = len(result.environment) if verbose else _MOST_ENVIRONMENT
+    texts = [
+        f"{each.name}: {each.reference if each.reference is not None else 'absent'} against "
+        f"{each.target if each.target is not None else 'absent'}"
+        for each in result.environment[:most]
+    ]
+    if len(result.environment) > most:
+        texts.append(f"{len(result.environment) - most} more (-v shows them)")
+    return [paint("Environment differs", "1"), *_bullets(texts)]
+
+
+def _not_observed(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
+    if not result.not_observed:
+        return []
+    most = len(result.not_observed) if verbose else _MOST_NOT_OBSERVED
+    texts = [
+        f"{each.component or 'the run'} ({each.side}): {each.reason}"
+        for each in result.not_observed[:most]
+    ]
+    if len(result.not_observed) > most:
+        texts.append(f"{len(result.not_observed) - most} more (-v shows them)")
+    return [paint("Not observed", "1"), *_bullets(texts)]
+
+
+def _next(result: DiffResult, paint: Paint) -> list[str]:
+    if not result.next_commands or result.outcome is not Outcome.FAIL:
+        return []
+    # Commands are not wrapped: they are there to be copied.
+    return [paint("Next", "1"), *(f"  {command}" for command in result.next_commands)]

@@ -1,0 +1,96 @@
+"""The seam of a resume: a full listing on one side against the state carried on the other."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceparity.differ.candidates import Candidate
+from traceparity.differ.carry import CarriedState
+from traceparity.differ.names import is_flag, is_group, optimizer_state_parameter, scheduler_of
+from traceparity.differ.step_pair import StepPair
+from traceparity.differ.step_view import StepView, block_of
+from traceparity.tracefmt.records import Phase
+
+STATE_BLOCK = block_of(0)
+
+
+def is_seam(pair: StepPair) -> bool:
+    """Whether exactly one side lists in full what the step starts from."""
+    return pair.reference.is_snapshot != pair.target.is_snapshot
+
+
+def seam_candidates(pair: StepPair) -> tuple[list[Candidate], int]:
+    """The candidates of the ``state`` block at a seam, in order; how many things were compared."""
+    listed_is_target = pair.target.is_snapshot
+    listed = pair.target if listed_is_target else pair.reference
+    other = pair.reference_side if listed_is_target else pair.target_side
+    number = pair.reference_step if listed_is_target else pair.target_step
+    state = other.carry.start_of(number)
+    rows = np.flatnonzero(listed.judged & listed.stateful & (listed.block == STATE_BLOCK.number))
+    found = list(_candidates(pair, listed, rows.tolist(), state, listed_is_target))
+    return sorted(found, key=lambda candidate: candidate.order), len(rows)
+
+
+def _candidates(
+    pair: StepPair, listed: StepView, rows: list[int], state: CarriedState, listed_is_target: bool
+) -> Iterator[Candidate]:
+    index = {thing: at for at, thing in enumerate(state.things.tolist())}
+    seen = {int(listed.thing[row]): row for row in rows}
+    for thing, row in seen.items():
+        at = index.get(thing)
+        if at is None:
+            yield _candidate(
+                int(listed.site[row]),
+                (1, row),
+                (listed.number, row),
+                None,
+                listed_is_target,
+                known=state.complete,
+            )
+        elif (listed.columns.digest[row] != state.digests[at]).any() or not pair.same_digest_kind:
+            place = int(state.steps[at]), int(state.rows[at])
+            yield _candidate(
+                int(listed.site[row]), (0, row), (listed.number, row), place, listed_is_target
+            )
+    judged = ~pair.sites.ignored
+    for at, thing in enumerate(state.things.tolist()):
+        site = int(state.sites[at])
+        if thing in seen or not judged[site] or Phase.STATE.label not in pair.policy.align.phases:
+            continue
+        place = int(state.steps[at]), int(state.rows[at])
+        rank = _listing_rank(*pair.sites.things[thing])
+        yield _candidate(site, (2 + rank, at), None, place, listed_is_target)
+
+
+def _candidate(
+    site: int,
+    order: tuple[int, int],
+    listed: tuple[int, int] | None,
+    carried: tuple[int, int] | None,
+    listed_is_target: bool,
+    *,
+    known: bool = True,
+) -> Candidate:
+    row = listed[1] if listed else None
+    return Candidate(
+        order=(*order, 0, 0),
+        site=site,
+        block=STATE_BLOCK,
+        call=0,
+        reference=carried if listed_is_target else listed,
+        target=listed if listed_is_target else carried,
+        reference_row=None if listed_is_target else row,
+        target_row=row if listed_is_target else None,
+        known=known,
+    )
+
+
+def _listing_rank(component: str, field: str) -> int:
+    """Where a kind of state stands in a full listing."""
+    if optimizer_state_parameter(component, field):
+        return 2
+    if is_group(component):
+        return 3
+    if scheduler_of(component):
+        return 4
+    return 1 if is_flag(field) else 0

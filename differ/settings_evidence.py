@@ -1,0 +1,71 @@
+"""Changed settings and classes, named beside the value that they changed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from traceparity.differ.names import within
+from traceparity.differ.result import Evidence
+from traceparity.differ.step_pair import Side, StepPair
+from traceparity.differ.step_view import StepView
+
+_MOST_OTHERS = 3
+_Change = tuple[str, dict[str, Any], dict[str, Any]]
+
+
+def settings_evidence(pair: StepPair, component: str) -> Iterator[Evidence]:
+    """Differences of class and settings, those around ``component`` first."""
+    near: list[_Change] = []
+    far: list[_Change] = []
+    compared_near = 0
+    for name, left, right in _both(pair):
+        around = within(component, name) or within(name, component)
+        compared_near += around
+        if left != right:
+            (near if around else far).append((name, left, right))
+    for name, left, right in near + far[:_MOST_OTHERS]:
+        yield from _changes(name, left, right)
+    if compared_near and not near:
+        yield Evidence("settings", True, f"settings of {component or 'the model'} equal")
+
+
+def _both(pair: StepPair) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    facts: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for index, (side, view) in enumerate(
+        ((pair.reference_side, pair.reference), (pair.target_side, pair.target))
+    ):
+        for name, values in _facts(pair, side, view):
+            facts.setdefault(name, ({}, {}))[index].update(values)
+    for name in sorted(facts, key=lambda name: (name.count("."), name)):
+        left, right = facts[name]
+        if left and right:
+            yield name, left, right
+
+
+def _facts(pair: StepPair, side: Side, view: StepView) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Class and settings by component; they are recorded once, so mostly in the first step."""
+    wanted = [
+        thing
+        for thing, (component, field) in enumerate(pair.sites.things)
+        if field in ("class", "settings")
+    ]
+    for step in {side.steps.numbers[0], view.number}:
+        found = side.steps[step]
+        for row in np.flatnonzero(np.isin(found.thing, wanted)).tolist():
+            component, field = pair.sites.things[int(found.thing[row])]
+            plain = found.observation(row).plain
+            yield component, plain if isinstance(plain, dict) else {field: plain}
+
+
+def _changes(name: str, left: dict[str, Any], right: dict[str, Any]) -> Iterator[Evidence]:
+    for key in [*left, *(key for key in right if key not in left)]:
+        if left.get(key) != right.get(key):
+            detail = (
+                f"{name or 'the model'} {key}: {_shown(left, key)} against {_shown(right, key)}"
+            )
+            yield Evidence("class" if key == "class" else "settings", False, detail)
+
+
+def _shown(values: dict[str, Any], key: str) -> str:
+    return repr(values[key]) if key in values else "absent"

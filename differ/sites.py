@@ -1,0 +1,120 @@
+"""The joint table: one number for a site of both traces, whatever their own ids are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceparity.differ.policy import Policy, Rule
+from traceparity.differ.rename import Renames
+from traceparity.tracefmt.records import Phase, Site, SiteEntry
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SideTable:
+    """What the ids of one trace mean.
+
+    Attributes:
+        joint: Joint number of each site id.
+        location: Source line of each joint number that the trace has.
+    """
+
+    joint: Ids
+    location: dict[int, str]
+
+
+class JointSites:
+    """All sites of two traces, under the target's names.
+
+    Two sites of different phases with equal component and field are news of one thing that
+    stays until it changes, so they share a *thing* number.
+
+    Attributes:
+        sites: The site of each joint number.
+        thing_of: Thing number of each joint number.
+        things: ``(component, field)`` of each thing.
+        phase_of: Phase of each joint number.
+        reference: Meaning of the reference's ids.
+        target: Meaning of the target's ids.
+    """
+
+    def __init__(
+        self,
+        reference: Sequence[SiteEntry],
+        target: Sequence[SiteEntry],
+        policy: Policy,
+    ) -> None:
+        self.renames = Renames(policy.align.rename)
+        self.sites: list[Site] = []
+        self.things: list[tuple[str, str]] = []
+        self._numbers: dict[Site, int] = {}
+        self._things: dict[tuple[str, str], int] = {}
+        self._thing_of: list[int] = []
+        self._old_names: dict[int, str] = {}
+        self._rules: dict[int, Rule] = {}
+        self._policy = policy
+        self.reference = self._side(reference, renamed=True)
+        self.target = self._side(target, renamed=False)
+        self.thing_of: Ids = np.array(self._thing_of, np.int64)
+        self.phase_of: Ids = np.array([site.phase for site in self.sites], np.int64)
+        self.ignored: npt.NDArray[np.bool_] = np.array(
+            [self.rule(number).ignore for number in range(len(self.sites))]
+            if policy.rules
+            else [False] * len(self.sites),
+            np.bool_,
+        )
+
+    def _side(self, entries: Sequence[SiteEntry], *, renamed: bool) -> SideTable:
+        joint, location = np.empty(len(entries), np.int64), {}
+        for index, entry in enumerate(entries):
+            site = self._renamed(entry.site) if renamed and self.renames else entry.site
+            number = self._number(site)
+            joint[index] = number
+            location[number] = entry.location
+            if site is not entry.site:
+                self._old_names[number] = str(entry.site)
+        return SideTable(joint, location)
+
+    def _renamed(self, site: Site) -> Site:
+        component = self.renames.path(site.component)
+        field = self.renames.field(site.component, site.field)
+        if (component, field) == (site.component, site.field):
+            return site
+        return Site(site.phase, component, field)
+
+    def _number(self, site: Site) -> int:
+        number = self._numbers.get(site)
+        if number is None:
+            number = self._numbers[site] = len(self.sites)
+            self.sites.append(site)
+            thing = (site.component, site.field)
+            if thing not in self._things:
+                self._things[thing] = len(self.things)
+                self.things.append(thing)
+            self._thing_of.append(self._things[thing])
+        return number
+
+    def rule(self, number: int) -> Rule:
+        """The comparison rule of a joint number, by its target and its reference name."""
+        found = self._rules.get(number)
+        if found is None:
+            names = [str(self.sites[number])]
+            if number in self._old_names:
+                names.append(self._old_names[number])
+            found = self._rules[number] = self._policy.rule_for(names)
+        return found
+
+    def reference_name(self, number: int) -> str:
+        """The site's name in the reference, where a rename changed it; else empty."""
+        return self._old_names.get(number, "")
+
+    def number(self, phase: Phase, component: str, field: str) -> int | None:
+        """The joint number of a site; None where neither trace has it."""
+        return self._numbers.get(Site(phase, component, field))
+
+    def thing(self, component: str, field: str) -> int | None:
+        """The thing number; None where neither trace has it."""
+        return self._things.get((component, field))

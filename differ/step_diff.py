@@ -1,0 +1,118 @@
+"""Comparing two aligned steps: the first place that decides, in the order of a step."""
+
+from dataclasses import dataclass, field
+
+from traceparity.differ.candidates import Candidate, candidates
+from traceparity.differ.compare import Relation, Verdict, compare
+from traceparity.differ.data_evidence import with_samples
+from traceparity.differ.divergence import make_divergence
+from traceparity.differ.observation import Observation
+from traceparity.differ.relevance import Relevance
+from traceparity.differ.result import Compared, Divergence
+from traceparity.differ.seam import STATE_BLOCK, is_seam, seam_candidates
+from traceparity.differ.step_pair import StepPair
+from traceparity.differ.step_view import Block
+
+_EQUAL = Verdict(Relation.EQUAL)
+_DIFFERENT = Verdict(Relation.DIFFERENT)
+
+
+@dataclass(slots=True)
+class StepReport:
+    """What came out of two steps.
+
+    Attributes:
+        pair: The steps.
+        compared: Counts.
+        first: The first divergence.
+        candidate: The place of it.
+        identical: Whether nothing at all differed, not even what does not decide.
+        undecided: Sites that could not be judged, at most a few.
+        unmatched: Sites of one side only that the policy allows, at most a few.
+    """
+
+    pair: StepPair
+    compared: Compared
+    first: Divergence | None = None
+    candidate: Candidate | None = None
+    identical: bool = True
+    undecided: list[str] = field(default_factory=list)
+    unmatched: list[str] = field(default_factory=list)
+
+
+def compare_steps(pair: StepPair) -> StepReport:
+    """Compare two steps block by block, until the first divergence."""
+    report = StepReport(pair, Compared(steps=1, ignored=pair.reference.ignored))
+    relevance = Relevance(pair)
+    seam = is_seam(pair)
+    for block in pair.blocks:
+        if seam and block == STATE_BLOCK:
+            found, compared = seam_candidates(pair)
+        else:
+            found, compared = candidates(pair, block)
+        report.compared.observations += compared
+        if report.first is None:
+            _judge_block(report, relevance, block, found)
+    return report
+
+
+def _judge_block(
+    report: StepReport, relevance: Relevance, block: Block, found: list[Candidate]
+) -> None:
+    pair = report.pair
+    for candidate in found:
+        if candidate.structural and not _is_judged(report, candidate):
+            continue
+        reference, target = candidate.observations(pair)
+        verdict = _verdict(pair, candidate, reference, target)
+        if verdict.relation is Relation.UNDECIDED:
+            report.identical = False
+            report.compared.undecided += 1
+            report.undecided.append(str(pair.sites.sites[candidate.site]))
+        elif verdict.relation is Relation.DIFFERENT:
+            report.identical = False
+            if relevance.decides(candidate, reference, target):
+                divergence = make_divergence(pair, candidate, reference, target)
+                report.first = with_samples(pair, candidate, divergence)
+                report.candidate = candidate
+                return
+
+
+def _is_judged(report: StepReport, candidate: Candidate) -> bool:
+    """Whether an observation of one side counts: not if the other side could not have it."""
+    pair = report.pair
+    report.identical = False
+    if not candidate.known:
+        return False
+    if candidate.reference is None and pair.reference_side.partial(pair.reference_step):
+        return False
+    if candidate.target is None and pair.target_side.partial(pair.target_step):
+        return False
+    if pair.policy.align.unmatched == "allow":
+        report.compared.unmatched += 1
+        report.unmatched.append(str(pair.sites.sites[candidate.site]))
+        return False
+    return True
+
+
+def _verdict(
+    pair: StepPair,
+    candidate: Candidate,
+    reference: Observation | None,
+    target: Observation | None,
+) -> Verdict:
+    if reference is None or target is None:
+        return _DIFFERENT
+    if pair.policy.align.device == "compare" and reference.device != target.device:
+        return _DIFFERENT
+    renames = pair.sites.renames
+    if renames and reference.plain != target.plain:
+        field_name = pair.sites.things[pair.sites.thing_of[candidate.site]][1]
+        if renames.scalar(field_name, reference.plain) == target.plain:
+            return _EQUAL
+    return compare(
+        pair.sites.rule(candidate.site),
+        reference,
+        target,
+        same_digest_kind=pair.comparable(reference, target),
+    )

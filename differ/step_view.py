@@ -1,0 +1,168 @@
+"""One step of one trace, its rows translated to joint numbers and sorted into blocks."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traceparity.differ.observation import Observation, observe
+from traceparity.differ.policy import PHASES, Policy
+from traceparity.differ.sites import Ids, JointSites, SideTable
+from traceparity.tracefmt.records import Columns, Flag, Kind, Phase
+
+if TYPE_CHECKING:
+    from traceparity.tracefmt.reader import Trace
+
+Mask = npt.NDArray[np.bool_]
+_IN_MICROBATCH = 4
+_AFTER_MICROBATCHES = 1 << 40
+_KEPT_STEPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of a step in which rows are matched: a phase, in a micro-batch where it has one.
+
+    Attributes:
+        number: Sorts blocks in the order of a step.
+        phase: The phase.
+        microbatch: The micro-batch; 0 for the phases outside of micro-batches.
+        evaluation: Whether the block holds evaluation activity.
+    """
+
+    number: int
+    phase: Phase
+    microbatch: int
+    evaluation: bool
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the order of rows means something, so that they are matched as a sequence."""
+        return self.phase in (Phase.DATA, Phase.FORWARD, Phase.LOSS, Phase.BACKWARD)
+
+
+def block_of(number: int) -> Block:
+    """The block with a number as `StepView.block` has it."""
+    base, evaluation = divmod(number, 2)
+    if base >= _AFTER_MICROBATCHES:
+        return Block(number, Phase(base - _AFTER_MICROBATCHES), 0, bool(evaluation))
+    if base == 0:
+        return Block(number, Phase.STATE, 0, bool(evaluation))
+    microbatch, phase = divmod(base - 1, _IN_MICROBATCH)
+    return Block(number, Phase(phase + 1), microbatch, bool(evaluation))
+
+
+class StepView:
+    """The rows of a step.
+
+    Attributes:
+        number: The step's number in its own trace.
+        columns: The rows as stored.
+        site: Joint number of each row.
+        thing: Thing number of each row.
+        phase: Phase of each row.
+        judged: Rows that decide under the policy.
+        stateful: Rows of things that stay until they change.
+        block: Number of each row's block; see `block_of`.
+    """
+
+    def __init__(
+        self, trace: "Trace", number: int, sites: JointSites, table: SideTable, policy: Policy
+    ) -> None:
+        self.trace = trace
+        self.number = number
+        self.columns: Columns = trace.columns(number)
+        columns = self.columns
+        self.site: Ids = table.joint[columns.site]
+        self.thing: Ids = sites.thing_of[self.site]
+        self.phase: Ids = sites.phase_of[self.site]
+        flags = columns.flags
+        self.stateful: Mask = (flags & Flag.STATEFUL) != 0
+        self.context: Mask = (flags & Flag.CONTEXT) != 0
+        self.evaluation: Mask = (flags & Flag.EVALUATION) != 0
+        self.judged: Mask = self._judged(sites, policy)
+        self.block: Ids = self._blocks()
+
+    def _judged(self, sites: JointSites, policy: Policy) -> Mask:
+        judged = ~self.context
+        if policy.align.evaluation == "compare":
+            judged |= self.evaluation
+        # Recomputation repeats a forward pass inside backward: no event of the training itself.
+        repeated = (self.columns.flags & Flag.RECOMPUTED) != 0
+        judged &= ~repeated | self.stateful
+        if len(policy.align.phases) < len(PHASES):
+            wanted = np.array([name in policy.align.phases for name in PHASES])
+            judged &= wanted[self.phase]
+        return judged & ~sites.ignored[self.site]
+
+    def _blocks(self) -> Ids:
+        microbatch = self.columns.microbatch.astype(np.int64)
+        inside = 1 + _IN_MICROBATCH * microbatch + (self.phase - 1)
+        base = np.where(self.phase <= Phase.BACKWARD, inside, _AFTER_MICROBATCHES + self.phase)
+        base[self.phase == Phase.STATE] = 0
+        return base * 2 + self.evaluation
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @cached_property
+    def is_snapshot(self) -> bool:
+        """Whether the step lists in full what it starts from."""
+        return bool((self.columns.flags & Flag.SNAPSHOT).any())
+
+    @cached_property
+    def ignored(self) -> int:
+        """Rows that the policy leaves out."""
+        return int((~self.context & ~self.judged).sum())
+
+    @cached_property
+    def gradient_tensors(self) -> frozenset[int]:
+        """Things that received a gradient tensor in this step."""
+        in_phase = (self.phase == Phase.GRADIENT) | (self.phase == Phase.BACKWARD)
+        return frozenset(self.thing[in_phase & (self.columns.kind == Kind.TENSOR)].tolist())
+
+    def rows(self, phase: Phase, number: int | None) -> list[int]:
+        """Rows of a site, context included, in order; none for a site that does not exist."""
+        if number is None:
+            return []
+        return np.flatnonzero((self.site == number) & (self.phase == phase)).tolist()
+
+    def observation(self, row: int) -> Observation:
+        """The observation in a row."""
+        return observe(self.trace, self.columns, row)
+
+    def last_rows(self, rows: Mask) -> dict[int, int]:
+        """The last row of each thing among ``rows``."""
+        found = np.flatnonzero(rows)
+        return dict(zip(self.thing[found].tolist(), found.tolist(), strict=True))
+
+
+class Steps:
+    """The steps of one side, the last few kept in memory."""
+
+    def __init__(self, trace: "Trace", sites: JointSites, table: SideTable, policy: Policy) -> None:
+        self.trace = trace
+        self.sites = sites
+        self.table = table
+        self.numbers: list[int] = [step.number for step in trace.steps]
+        self.entries: dict[int, Any] = {step.number: step for step in trace.steps}
+        self._policy = policy
+        self._kept: OrderedDict[int, StepView] = OrderedDict()
+
+    def __getitem__(self, number: int) -> StepView:
+        view = self._kept.get(number)
+        if view is None:
+            view = StepView(self.trace, number, self.sites, self.table, self._policy)
+            self._kept[number] = view
+            if len(self._kept) > _KEPT_STEPS:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(number)
+        return view
+
+    def location(self, site: int) -> str:
+        """The source line that first led to a site in this trace; empty where unknown."""
+        return self.table.location.get(site, "")

@@ -1,0 +1,104 @@
+"""Lining up the steps of two traces."""
+
+from dataclasses import dataclass
+
+from traceparity.differ.errors import AlignmentError
+from traceparity.differ.offset import find_offset
+from traceparity.differ.policy import Policy
+from traceparity.differ.step_pair import Side
+from traceparity.tracefmt.records import Phase, StepEntry
+
+_NOTHING = bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class StepAlignment:
+    """Which steps answer each other.
+
+    Attributes:
+        offset: Reference step of the target's step 0.
+        how: Where the offset comes from.
+        pairs: Reference step and target step.
+        reference_only: Steps of the reference that the target should have and has not.
+        target_only: Steps of the target that the reference should have and has not.
+    """
+
+    offset: int
+    how: str
+    pairs: tuple[tuple[int, int], ...]
+    reference_only: tuple[int, ...]
+    target_only: tuple[int, ...]
+
+
+def align_steps(reference: Side, target: Side, policy: Policy) -> StepAlignment:
+    """Line up steps as the policy declares.
+
+    Raises:
+        AlignmentError: The offset cannot be found, or no step lines up with another.
+    """
+    offset, how = _offset(reference, target, policy)
+    theirs = _trained(target)
+    ours = [number for number in _trained(reference) if number >= offset]
+    shifted = {number + offset for number in theirs}
+    pairs = [(number, number - offset) for number in ours if number in shifted]
+    if not pairs:
+        raise AlignmentError(_nothing_lines_up(reference, target, offset))
+    first = pairs[0][0]
+    known = set(ours)
+    return StepAlignment(
+        offset=offset,
+        how=how,
+        pairs=tuple(pairs),
+        reference_only=tuple(number for number in ours if number not in shifted and number > first),
+        target_only=tuple(
+            number for number in theirs if number + offset not in known and number + offset > first
+        ),
+    )
+
+
+def _offset(reference: Side, target: Side, policy: Policy) -> tuple[int, str]:
+    if policy.align.kind != "resume":
+        return 0, "declared"
+    if policy.align.step_offset is not None:
+        return policy.align.step_offset, "declared"
+    return find_offset(reference, target)
+
+
+def _trained(side: Side) -> list[int]:
+    """The steps that count: a tail in which nothing was trained is none."""
+    entries = side.trace.steps
+    return [entry.number for entry in entries if not entry.tail or has_training(entry)]
+
+
+def has_training(entry: StepEntry) -> bool:
+    """Whether anything decisive was seen in a step beside what it starts from."""
+    return any(digest != _NOTHING for digest in entry.phase_digests[Phase.DATA :])
+
+
+def first_phase(entry: StepEntry) -> str:
+    """The phase of the first decisive observation of a step."""
+    for phase in Phase:
+        if entry.phase_digests[phase] != _NOTHING:
+            return phase.label
+    return Phase.STATE.label
+
+
+def is_windowed(side: Side) -> bool:
+    """Whether the recording was told to leave out steps, so that a step that lacks is no news."""
+    capture = side.trace.header.capture
+    return bool(capture.get("steps")) or capture.get("every", 1) not in (None, 0, 1)
+
+
+def _nothing_lines_up(reference: Side, target: Side, offset: int) -> str:
+    shift = f" with step offset {offset}" if offset else ""
+    return (
+        f"no step of the reference ({_range(reference)}) lines up with one of the target "
+        f"({_range(target)}){shift}"
+    )
+
+
+def _range(side: Side) -> str:
+    numbers = _trained(side)
+    if not numbers:
+        return "no steps"
+    return f"steps {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"step {numbers[0]}"

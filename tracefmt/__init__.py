@@ -1,1 +1,1 @@
-"""The trace file format: data model, writer, reader, recovery. Knows nothing of torch or of diffing."""
+"""The trace file format: data model, writer, reader, recovery; neither torch nor diffing."""

@@ -1,73 +1,75 @@
-"""Payloads: rows, tables and headers <-> msgpack bytes, with every number checked on the way in."""
+"""Headers and chunks <-> payloads, with every number checked on the way in."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import msgpack
 import numpy as np
 
+from traceparity.tracefmt import limits
 from traceparity.tracefmt.errors import TraceFormatError
-from traceparity.tracefmt.records import (
-    SKETCH_WIDTH,
-    Columns,
-    Flag,
-    Header,
-    Kind,
-    NotObserved,
-    Phase,
-    Site,
-    SiteEntry,
-)
-from traceparity.tracefmt.rows import ROW, Rows
+from traceparity.tracefmt.payload import Fields, pack_map, unpack_map
+from traceparity.tracefmt.plain import decode_plain, encode_plain
+from traceparity.tracefmt.records import SKETCH_WIDTH, Columns, Flag, Header, Kind
+from traceparity.tracefmt.rows import ROW, Part
+from traceparity.tracefmt.tables import Tables
 
-MAX_ROWS = 1 << 22
-"""Rows that a chunk may claim. The writer stays far below."""
-MAX_DIMENSIONS = 64
-
-
-@dataclass(slots=True)
-class Tables:
-    """What ids stand for: everything interned so far in one file."""
-
-    strings: list[str]
-    shapes: list[tuple[int, ...]]
-    sites: list[SiteEntry]
-    not_observed: list[NotObserved]
-
-    @classmethod
-    def empty(cls) -> "Tables":
-        """Tables as they are at the beginning of a file: id 0 means "none" in each."""
-        return cls([""], [()], [], [])
+COLUMNS = tuple(ROW.names or ())
+"""The columns of a chunk, in the order of `docs/format.md`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkInfo:
-    """What a chunk says beside its rows."""
+    """What a chunk says beside its rows.
+
+    Attributes:
+        step: Number of the step.
+        part: Number of this chunk among those of the step, from 0.
+        previous_step: Number of the step before; 0 for the first.
+        previous_parts: How many chunks that step has; 0 for the first.
+        last: Whether it is the step's last chunk.
+        tail: Whether the step is the rest after the last update.
+        micro_batches: How many forward/backward passes the step had until here.
+        parameters_digest: 16 bytes over the parameters; zeros where unknown.
+    """
 
     step: int
     part: int
+    previous_step: int
+    previous_parts: int
+    last: bool
     tail: bool
     micro_batches: int
     parameters_digest: bytes
 
 
 def pack_header(header: Header) -> bytes:
-    """The payload of the header record."""
-    return _pack(asdict(header))
+    """The payload of the header record.
+
+    Raises:
+        ValueError: It is longer than a header may be.
+        TypeError: It holds something that is no plain data.
+    """
+    fields = asdict(header)
+    # The prefix says it, and must be believed before anything else is.
+    del fields["format_version"]
+    payload = encode_plain(fields)
+    if len(payload) > limits.MAX_HEADER:
+        raise ValueError(f"a header of {len(payload)} bytes (limit {limits.MAX_HEADER})")
+    return payload
 
 
-def unpack_header(payload: bytes) -> Header:
-    """The header from its record.
+def unpack_header(payload: bytes, version: tuple[int, int]) -> Header:
+    """The header from its record and the version that the prefix states.
 
     Raises:
         TraceFormatError: It is no header.
     """
-    data = unpack_map(payload, "header")
+    data = decode_plain(payload, limit=limits.MAX_HEADER)
     try:
         return Header(
             program=_typed(data["program"], str),
-            arguments=tuple(_typed(item, str) for item in data["arguments"]),
+            arguments=tuple(_typed(item, str) for item in _typed(data["arguments"], list)),
             process=_typed(data["process"], dict),
             rank=_typed(data["rank"], int),
             world_size=_typed(data["world_size"], int),
@@ -75,134 +77,87 @@ def unpack_header(payload: bytes) -> Header:
             environment=_typed(data["environment"], dict),
             capture=_typed(data["capture"], dict),
             session=_typed(data["session"], str),
-            format_version=(int(data["format_version"][0]), int(data["format_version"][1])),
+            format_version=version,
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError) as error:
         raise TraceFormatError(f"the header is damaged: {error!r}") from error
 
 
-def pack_tables(
-    tables: Tables, string_ids: Mapping[str, int], since: tuple[int, int, int, int]
-) -> dict[str, Any]:
-    """What was interned since the given table lengths, as plain data."""
-    strings, shapes, sites, notes = since
-    number = string_ids
-    return {
-        "strings": tables.strings[strings:],
-        "shapes": [list(shape) for shape in tables.shapes[shapes:]],
-        "sites": [
-            [
-                int(entry.site.phase),
-                number[entry.site.component],
-                number[entry.site.field],
-                number[entry.location],
-            ]
-            for entry in tables.sites[sites:]
-        ],
-        "not_observed": [[note.component, note.reason] for note in tables.not_observed[notes:]],
-    }
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.40} is no {kind.__name__}")
+    return value
 
 
-def extend_tables(tables: Tables, data: dict[str, Any]) -> None:
-    """Append what a chunk or the footer brings.
-
-    Raises:
-        TraceFormatError: An entry has a wrong type or points outside the tables.
-    """
-    try:
-        tables.strings += [_typed(text, str) for text in _typed(data["strings"], list)]
-        tables.shapes += [_shape(shape) for shape in _typed(data["shapes"], list)]
-        strings = tables.strings
-        for phase, component, field, location in _typed(data["sites"], list):
-            if min(component, field, location) < 0:
-                raise ValueError("a negative id")
-            site = Site(Phase(phase), strings[component], strings[field])
-            tables.sites.append(SiteEntry(site, strings[location]))
-        for component, reason in _typed(data["not_observed"], list):
-            note = NotObserved(_typed(component, str), _typed(reason, str))
-            tables.not_observed.append(note)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise TraceFormatError(f"an interned table is damaged: {error!r}") from error
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    sizes = tuple(_typed(size, int) for size in _typed(shape, list))
-    if len(sizes) > MAX_DIMENSIONS or any(size < 0 for size in sizes):
-        raise ValueError("an impossible shape")
-    return sizes
-
-
-def pack_chunk(info: ChunkInfo, rows: Rows, tables: dict[str, Any]) -> bytes:
+def pack_chunk(info: ChunkInfo, part: Part, tables: Mapping[str, Any]) -> bytes:
     """The payload of a chunk record: columns, new table entries, and the step's numbers."""
-    table = rows.table()
-    return _pack(
+    table = part.table
+    return pack_map(
         {
             "step": info.step,
             "part": info.part,
+            "previous_step": info.previous_step,
+            "previous_parts": info.previous_parts,
+            "last": info.last,
             "tail": info.tail,
             "micro_batches": info.micro_batches,
             "parameters_digest": info.parameters_digest,
+            "tables": tables,
             "rows": len(table),
-            "columns": {name: table[name].tobytes() for name in ROW.names or ()},
-            "sketches": bytes(rows.sketches),
-            "values": bytes(rows.values),
-            **tables,
+            "columns": {name: table[name].tobytes() for name in COLUMNS},
+            "sketches": part.sketches,
+            "values": part.values,
         }
     )
 
 
-def unpack_chunk_info(data: dict[str, Any]) -> ChunkInfo:
-    """The step's numbers from a chunk.
+def unpack_chunk(payload: bytes) -> tuple[ChunkInfo, Fields]:
+    """A chunk's numbers, and the fields that hold its tables and columns.
 
     Raises:
         TraceFormatError: One is missing or has a wrong type.
     """
-    try:
-        return ChunkInfo(
-            step=_natural(data["step"]),
-            part=_natural(data["part"]),
-            tail=_typed(data["tail"], bool),
-            micro_batches=_natural(data["micro_batches"]),
-            parameters_digest=_typed(data["parameters_digest"], bytes),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise TraceFormatError(f"a chunk is damaged: {error!r}") from error
+    fields = unpack_map(payload, "chunk")
+    info = ChunkInfo(
+        step=fields.natural("step"),
+        part=fields.natural("part"),
+        previous_step=fields.natural("previous_step"),
+        previous_parts=fields.natural("previous_parts"),
+        last=fields.boolean("last"),
+        tail=fields.boolean("tail"),
+        micro_batches=fields.natural("micro_batches"),
+        parameters_digest=fields.data("parameters_digest"),
+    )
+    if len(info.parameters_digest) != 16:
+        raise fields.error("'parameters_digest' has a wrong length")
+    return info, fields
 
 
-def unpack_columns(data: dict[str, Any], tables: Tables) -> Columns:
+def unpack_columns(fields: Fields, tables: Tables) -> Columns:
     """The columns of a chunk, as views of its bytes.
 
     Raises:
         TraceFormatError: A column has a wrong length, or an id points outside the tables.
     """
-    try:
-        count = _natural(data["rows"])
-        if count > MAX_ROWS:
-            raise ValueError(f"{count} rows (limit {MAX_ROWS})")
-        columns = _typed(data["columns"], dict)
-        views = {name: _column(columns[name], name, count) for name in ROW.names or ()}
-        sketches = np.frombuffer(_typed(data["sketches"], bytes), "<f4")
-        values = _typed(data["values"], bytes)
-        result = Columns(**views, sketches=sketches.reshape(-1, SKETCH_WIDTH), values=values)
-    except (KeyError, TypeError, ValueError) as error:
-        raise TraceFormatError(f"a chunk is damaged: {error!r}") from error
-    _check_references(result, tables)
+    count, columns = fields.natural("rows"), fields.fields("columns")
+    if count > limits.MAX_ROWS:
+        raise fields.error(f"{count} rows (limit {limits.MAX_ROWS})")
+    views = {name: columns.array(name, ROW[name], count) for name in COLUMNS}
+    sketches = fields.array("sketches", ("<f4", SKETCH_WIDTH))
+    result = Columns(**views, sketches=sketches, values=fields.data("values"))
+    if count:
+        _check_references(result, tables)
     return result
 
 
-def _column(data: Any, name: str, count: int) -> np.ndarray[Any, Any]:
-    dtype = ROW.fields[name][0]  # type: ignore[index]  # every name comes from ROW
-    base, shape = dtype.subdtype or (dtype, ())
-    if len(_typed(data, bytes)) != count * dtype.itemsize:
-        raise ValueError(f"column {name!r} has a wrong length")
-    return np.frombuffer(data, base).reshape(count, *shape)
-
-
 def _check_references(columns: Columns, tables: Tables) -> None:
-    if not len(columns):
-        return
-    inside = (columns.flags & Flag.EXTERNAL_VALUE == 0) & (columns.value_offset >= 0)
-    ends = columns.value_offset[inside].astype(np.uint64) + columns.value_length[inside]
+    offsets, lengths = columns.value_offset, columns.value_length
+    external = (columns.flags & np.uint16(Flag.EXTERNAL_VALUE)) != 0
+    room = len(columns.values)
+    inside = ~external & (offsets >= 0)
+    # Each is checked against the room alone first, so that their sum cannot overflow.
+    fits = (offsets <= room) & (lengths <= room)
+    fits[inside] &= (offsets[inside].astype(np.uint64) + lengths[inside]) <= room
     sound = (
         columns.site.max() < len(tables.sites)
         and columns.shape.max() < len(tables.shapes)
@@ -210,52 +165,27 @@ def _check_references(columns: Columns, tables: Tables) -> None:
         and columns.device.max() < len(tables.strings)
         and columns.kind.max() <= max(Kind)
         and columns.sketch_row.max() < len(columns.sketches)
-        and columns.value_length.max() <= 1 << 50
-        and (not len(ends) or int(ends.max()) <= len(columns.values))
+        and columns.sketch_row.min() >= -1
+        and offsets.min() >= -1
+        and offsets[external].min(initial=0) >= 0
+        and bool(fits[inside].all())
     )
     if not sound:
         raise TraceFormatError("a chunk points outside its tables")
-
-
-def unpack_map(payload: bytes, what: str) -> dict[str, Any]:
-    """The map that every payload is.
-
-    Raises:
-        TraceFormatError: The payload is no msgpack map, or is nested too deeply.
-    """
-    try:
-        data = msgpack.unpackb(payload, raw=False, strict_map_key=True)
-    except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
-        raise TraceFormatError(f"the {what} is no sound msgpack: {error}") from error
-    if not isinstance(data, dict):
-        raise TraceFormatError(f"the {what} is no map")
-    return data
-
-
-def unpack_plain(encoded: bytes) -> Any:
-    """A plain value (scalar, marker, sample IDs) from its canonical encoding.
-
-    Raises:
-        TraceFormatError: The bytes are no such value.
-    """
-    try:
-        return msgpack.unpackb(encoded, raw=False, strict_map_key=False)
-    except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
-        raise TraceFormatError(f"a kept value is damaged: {error}") from error
 
 
 def join_columns(parts: Sequence[Columns]) -> Columns:
     """The parts of a step as one table; a single part is returned as it is."""
     if len(parts) == 1:
         return parts[0]
-    names = [name for name in ROW.names or () if name not in ("sketch_row", "value_offset")]
+    names = [name for name in COLUMNS if name not in ("sketch_row", "value_offset")]
     joined: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in names
     }
     sketch_rows, offsets, sketches, values = [], [], 0, 0
     for part in parts:
         sketch_rows.append(np.where(part.sketch_row >= 0, part.sketch_row + sketches, -1))
-        inside = (part.value_offset >= 0) & (part.flags & Flag.EXTERNAL_VALUE == 0)
+        inside = (part.value_offset >= 0) & (part.flags & np.uint16(Flag.EXTERNAL_VALUE) == 0)
         offsets.append(part.value_offset + np.where(inside, values, 0))
         sketches += len(part.sketches)
         values += len(part.values)
@@ -266,21 +196,3 @@ def join_columns(parts: Sequence[Columns]) -> Columns:
         sketches=np.concatenate([part.sketches for part in parts]),
         values=b"".join(part.values for part in parts),
     )
-
-
-def _pack(data: dict[str, Any]) -> bytes:
-    packed = msgpack.packb(data, use_bin_type=True)
-    assert packed is not None  # noqa: S101 - packb returns None only when it is given a buffer
-    return bytes(packed)
-
-
-def _typed(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise TypeError(f"{value!r:.40} is no {kind.__name__}")
-    return value
-
-
-def _natural(value: Any) -> int:
-    if _typed(value, int) < 0:
-        raise ValueError("a negative number")
-    return int(value)

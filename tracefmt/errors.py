@@ -1,14 +1,17 @@
-"""What can be wrong with a trace.
+"""What can be wrong with a trace: one class for each cause that a caller treats differently.
 
-    TraceparityError
-        TraceError                 a trace cannot be used
-            TraceNotFoundError     there is no such file or folder
-            TraceFormatError       the bytes are no sound trace
-                ForeignFileError   not a trace at all
-                VersionError       written by a newer major version of the format
-                TruncatedError     the file ends inside a record
-                ChecksumError      a record does not match its checksum
-        TraceExistsError           the output exists and may not be overwritten
+The tree of errors::
+
+TraceparityError
+    TraceError                 a trace cannot be used
+        TraceNotFoundError     there is no such file or folder
+        TraceLimitError        a recording outgrew what a trace can hold
+        TraceFormatError       the bytes are no sound trace
+            ForeignFileError   not a trace at all
+            VersionError       written by a newer major version of the format
+            TruncatedError     the file ends inside a record
+            ChecksumError      a record does not match its checksum
+    TraceExistsError           the output exists and may not be overwritten
 """
 
 
@@ -22,6 +25,10 @@ class TraceError(TraceparityError):
 
 class TraceNotFoundError(TraceError):
     """There is no such file or folder."""
+
+
+class TraceLimitError(TraceError):
+    """A recording outgrew what a trace can hold; what was written before is sound."""
 
 
 class TraceFormatError(TraceError):

@@ -1,7 +1,9 @@
-"""Records: how blocks of bytes lie in a file, each with its length and checksum.
+"""Records: how blocks of bytes lie in a file, each with its length and checksums.
 
 A file is a prefix, then records, then (when it was finished) a trailer that says where the footer
-record begins. `docs/format.md` is the specification.
+record begins. A record's head has a checksum of its own, so that its lengths are believed only if
+they are sound; the checksum is seeded with the record's place, so that bytes in the wrong place,
+such as a trace kept as a tensor, are no record. `docs/format.md` is the specification.
 """
 
 import struct
@@ -13,6 +15,7 @@ from typing import BinaryIO
 import xxhash
 import zstandard
 
+from traceparity.tracefmt import limits
 from traceparity.tracefmt.errors import (
     ChecksumError,
     ForeignFileError,
@@ -30,17 +33,14 @@ VERSION = (1, 0)
 SYNC = b"\xf1TPr"
 """Begins every record, so that a reader finds the next one after damage."""
 _PREFIX = struct.Struct("<8sHHI")
-_HEAD = struct.Struct("<4sBB2xQQQ")
+_HEAD = struct.Struct("<4sBBHIIQ")
+_CHECK = struct.Struct("<Q")
 _TRAILER = struct.Struct("<Q8s")
 PREFIX_SIZE = _PREFIX.size
-HEAD_SIZE = _HEAD.size
+HEAD_SIZE = _HEAD.size + _CHECK.size
 TRAILER_SIZE = _TRAILER.size
-
-MAX_STORED = 1 << 30
-"""Bytes that a record may take in the file. Nothing longer is written or believed."""
-MAX_RAW = 1 << 30
-"""Bytes that a record may have when unpacked."""
 _STORED, _ZSTD = 0, 1
+_BLOCK = 1 << 16
 
 
 class RecordKind(IntEnum):
@@ -50,6 +50,14 @@ class RecordKind(IntEnum):
     CHUNK = 2
     VALUE = 3
     FOOTER = 4
+
+
+_MOST = {
+    RecordKind.HEADER: limits.MAX_HEADER,
+    RecordKind.CHUNK: limits.MAX_CHUNK,
+    RecordKind.VALUE: limits.MAX_VALUE_RECORD,
+    RecordKind.FOOTER: limits.MAX_FOOTER,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,7 @@ class RecordHead:
         codec: 0 stored as it is, 1 one zstd frame.
         length: Bytes of the payload in the file.
         raw_length: Bytes of the payload when unpacked.
-        checksum: xxh3-64 over the head (checksum left out) and the stored payload.
+        checksum: xxh3-64 of the payload in the file.
     """
 
     offset: int
@@ -76,6 +84,23 @@ class RecordHead:
     def end(self) -> int:
         """Where the next record begins."""
         return self.offset + HEAD_SIZE + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes between or after records that are no record.
+
+    Attributes:
+        offset: Where they begin.
+        end: Where the next record begins, or the file ends.
+        reason: What is wrong with them.
+        cut: Whether they are the beginning of a record that the file's end cuts off.
+    """
+
+    offset: int
+    end: int
+    reason: str
+    cut: bool = False
 
 
 def prefix_bytes(version: tuple[int, int] = VERSION) -> bytes:
@@ -113,42 +138,56 @@ def check_prefix(prefix: bytes) -> tuple[int, int]:
 class Compressor:
     """Packs payloads into records; holds the zstd context between them."""
 
-    def __init__(self, level: int = 1) -> None:
+    def __init__(self, level: int = -1) -> None:
         self._zstd = zstandard.ZstdCompressor(level=level, write_content_size=True)
 
-    def record(self, kind: int, raw: bytes) -> bytes:
-        """One record, ready to be appended to a file."""
+    def record(self, kind: int, raw: bytes | memoryview, offset: int) -> bytes:
+        """The record that holds ``raw``, ready to be written at ``offset``."""
         packed = self._zstd.compress(raw)
-        codec, stored = (_ZSTD, packed) if len(packed) < len(raw) else (_STORED, raw)
-        head = _HEAD.pack(SYNC, kind, codec, len(stored), len(raw), 0)
-        check = xxhash.xxh3_64(head[:-8])
-        check.update(stored)
-        return head[:-8] + check.intdigest().to_bytes(8, "little") + stored
+        codec, stored = (_ZSTD, packed) if len(packed) < len(raw) else (_STORED, bytes(raw))
+        checksum = xxhash.xxh3_64_intdigest(stored)
+        head = _HEAD.pack(SYNC, kind, codec, 0, len(stored), len(raw), checksum)
+        return b"".join((head, _CHECK.pack(xxhash.xxh3_64_intdigest(head, offset)), stored))
 
 
 def read_head(stream: BinaryIO, offset: int) -> RecordHead | None:
-    """The head of the record at ``offset``; None at the end of the file.
+    """The head of the record at ``offset``; None at or after the end of the file.
 
     Raises:
-        TruncatedError: The file ends inside the head.
-        ChecksumError: What lies there is no record.
+        TruncatedError: The file ends inside the record.
+        ChecksumError: What lies there is no record, or its head is damaged.
         TraceFormatError: The record claims more than the limits.
     """
-    stream.seek(offset)
-    head = stream.read(HEAD_SIZE)
-    if not head:
+    size = stream.seek(0, 2)
+    if offset >= size:
         return None
-    if head[: len(SYNC)] != SYNC[: len(head)]:
+    stream.seek(offset)
+    data = stream.read(HEAD_SIZE)
+    if data[: len(SYNC)] != SYNC[: len(data)]:
         raise ChecksumError(offset)
-    if len(head) < HEAD_SIZE:
+    if len(data) < HEAD_SIZE:
         raise TruncatedError(offset)
-    _, kind, codec, length, raw_length, checksum = _HEAD.unpack(head)
-    # A corrupt length must not become an allocation, so it is checked before anything is read.
-    if length > MAX_STORED or raw_length > MAX_RAW:
+    head = _parsed(data, offset)
+    if head is None:
+        raise ChecksumError(offset)
+    # A wrong length must not become an allocation, so it is checked before anything is read.
+    most = _MOST.get(head.kind, limits.MAX_FOOTER)  # type: ignore[call-overload]
+    if not head.length <= head.raw_length <= most:
         raise TraceFormatError(
-            f"the record at byte {offset} claims {max(length, raw_length)} bytes"
-            f" (limit {MAX_RAW})"
+            f"the record at byte {offset} claims {head.raw_length} bytes, packed in {head.length}"
+            f" (limit {most})"
         )
+    if head.end > size:
+        raise TruncatedError(offset)
+    return head
+
+
+def _parsed(data: bytes, offset: int) -> RecordHead | None:
+    if _CHECK.unpack_from(data, _HEAD.size)[0] != xxhash.xxh3_64_intdigest(
+        data[: _HEAD.size], offset
+    ):
+        return None
+    _, kind, codec, _, length, raw_length, checksum = _HEAD.unpack_from(data)
     return RecordHead(offset, kind, codec, length, raw_length, checksum)
 
 
@@ -164,61 +203,100 @@ def read_payload(stream: BinaryIO, head: RecordHead) -> bytes:
     stored = stream.read(head.length)
     if len(stored) < head.length:
         raise TruncatedError(head.offset)
-    packed = _HEAD.pack(SYNC, head.kind, head.codec, head.length, head.raw_length, 0)
-    check = xxhash.xxh3_64(packed[:-8])
-    check.update(stored)
-    if check.intdigest() != head.checksum:
+    if xxhash.xxh3_64_intdigest(stored) != head.checksum:
         raise ChecksumError(head.offset)
     if head.codec == _STORED and head.length == head.raw_length:
         return stored
     if head.codec != _ZSTD:
         raise TraceFormatError(f"the record at byte {head.offset} has an unknown codec")
-    # The frame's own size is checked against the head's: only then may it be allocated.
-    if zstandard.frame_content_size(stored) != head.raw_length:
-        raise TraceFormatError(f"the record at byte {head.offset} misstates its length")
     try:
-        return zstandard.ZstdDecompressor().decompress(stored, max_output_size=head.raw_length)
+        # The frame's own size is what gets allocated: it must be the one that was checked.
+        if zstandard.frame_content_size(stored) == head.raw_length:
+            unpacked = zstandard.ZstdDecompressor().decompress(
+                stored, max_output_size=head.raw_length, allow_extra_data=False
+            )
+            if len(unpacked) == head.raw_length:
+                return unpacked
     except zstandard.ZstdError as error:
         raise TraceFormatError(f"the record at byte {head.offset} does not unpack") from error
+    raise TraceFormatError(f"the record at byte {head.offset} misstates its length")
 
 
-def scan(stream: BinaryIO, offset: int = PREFIX_SIZE) -> Iterator[RecordHead]:
-    """Yield the head of each record from ``offset`` on, without reading payloads.
+def read_beginning(stream: BinaryIO) -> tuple[tuple[int, int], RecordHead]:
+    """The format version, and the head of the header record.
 
     Raises:
-        TruncatedError: The file ends inside a record.
-        ChecksumError: Something that is no record follows a record.
+        TraceFormatError: The file does not begin as a trace does.
     """
-    size = stream.seek(0, 2)
-    while offset < size and not _is_trailer(stream, offset, size):
-        head = read_head(stream, offset)
-        if head is None:
+    stream.seek(0)
+    version = check_prefix(stream.read(PREFIX_SIZE))
+    head = read_head(stream, PREFIX_SIZE)
+    if head is None:
+        raise TruncatedError(PREFIX_SIZE)
+    if head.kind != RecordKind.HEADER:
+        raise TraceFormatError("the first record is no header")
+    return version, head
+
+
+def scan(stream: BinaryIO, offset: int) -> Iterator[RecordHead | Gap]:
+    """Yield the head of each record from ``offset`` on, and the gaps between them.
+
+    Payloads are neither read nor checked. A record of unknown kind is yielded as any other.
+    """
+    end, after_footer = _end_of_records(stream), False
+    while offset < end:
+        if after_footer and end - offset < TRAILER_SIZE:
+            yield Gap(offset, end, "the file ends inside its trailer", cut=True)
             return
-        if head.end > size:
-            raise TruncatedError(offset)
+        try:
+            head = read_head(stream, offset)
+        except TruncatedError as error:
+            yield Gap(offset, end, str(error), cut=True)
+            return
+        except TraceFormatError as error:
+            after = _next_record(stream, offset + 1, end)
+            yield Gap(offset, after, str(error))
+            offset = after
+            continue
+        if head is None or head.end > end:
+            yield Gap(offset, end, str(TruncatedError(offset)), cut=True)
+            return
         yield head
-        offset = head.end
+        offset, after_footer = head.end, head.kind == RecordKind.FOOTER
 
 
-def _is_trailer(stream: BinaryIO, offset: int, size: int) -> bool:
-    if offset + TRAILER_SIZE != size:
-        return False
-    stream.seek(offset)
-    return stream.read(TRAILER_SIZE).endswith(END_MAGIC)
+def _end_of_records(stream: BinaryIO) -> int:
+    size = stream.seek(0, 2)
+    stream.seek(max(size - TRAILER_SIZE, 0))
+    return size - TRAILER_SIZE if stream.read(TRAILER_SIZE).endswith(END_MAGIC) else size
 
 
-def find_sync(stream: BinaryIO, offset: int) -> int | None:
-    """Where the next record may begin at or after ``offset``; None where there is none."""
-    block, overlap = 1 << 20, len(SYNC) - 1
-    while True:
+def _next_record(stream: BinaryIO, offset: int, end: int) -> int:
+    """Where the next record with a sound head begins; ``end`` where there is none."""
+    for _ in range(limits.MAX_FALSE_STARTS):
+        at = _find_sync(stream, offset, end)
+        if at is None:
+            return end
+        stream.seek(at)
+        data = stream.read(HEAD_SIZE)
+        if len(data) == HEAD_SIZE and _parsed(data, at) is not None:
+            return at
+        offset = at + 1
+    return end
+
+
+def _find_sync(stream: BinaryIO, offset: int, end: int) -> int | None:
+    while offset < end:
         stream.seek(offset)
-        data = stream.read(block)
-        found = data.find(SYNC)
-        if found >= 0:
-            return offset + found
-        if len(data) < block:
+        block = stream.read(min(_BLOCK, end - offset))
+        if not block:
             return None
-        offset += block - overlap
+        at = block.find(SYNC)
+        if at >= 0:
+            return offset + at
+        # The mark may lie across the border of two blocks.
+        offset += max(len(block) - len(SYNC) + 1, 1)
+    return None
 
 
 def trailer_bytes(footer_offset: int) -> bytes:
@@ -227,12 +305,10 @@ def trailer_bytes(footer_offset: int) -> bytes:
 
 
 def footer_offset(stream: BinaryIO) -> int | None:
-    """Where the footer begins; None for a file that was not finished."""
+    """Where the footer begins, by the trailer; None for a file that has none."""
     size = stream.seek(0, 2)
     if size < PREFIX_SIZE + TRAILER_SIZE:
         return None
     stream.seek(size - TRAILER_SIZE)
     offset, magic = _TRAILER.unpack(stream.read(TRAILER_SIZE))
-    if magic != END_MAGIC or not PREFIX_SIZE <= offset < size - TRAILER_SIZE:
-        return None
-    return int(offset)
+    return int(offset) if magic == END_MAGIC else None

@@ -2,30 +2,22 @@
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from traceparity.tracefmt import framing
-from traceparity.tracefmt.codec import (
-    Tables,
-    join_columns,
-    unpack_columns,
-    unpack_header,
-    unpack_map,
-    unpack_plain,
-)
-from traceparity.tracefmt.errors import (
-    TraceError,
-    TraceFormatError,
-    TraceNotFoundError,
-    TruncatedError,
-)
-from traceparity.tracefmt.index import Footer, unpack_footer
+from traceparity.tracefmt import framing, limits
+from traceparity.tracefmt.codec import join_columns, unpack_chunk, unpack_columns, unpack_header
+from traceparity.tracefmt.errors import TraceError, TraceFormatError, TraceNotFoundError
+from traceparity.tracefmt.framing import RecordKind
+from traceparity.tracefmt.index import Footer, Steps, unpack_footer
+from traceparity.tracefmt.plain import decode_plain
 from traceparity.tracefmt.records import (
     Columns,
+    Damage,
     Flag,
     Header,
     NotObserved,
@@ -33,8 +25,22 @@ from traceparity.tracefmt.records import (
     StepEntry,
 )
 from traceparity.tracefmt.recovery import recover
+from traceparity.tracefmt.tables import Tables
 
-_RANK_FILE = re.compile(r"rank(\d+)\.trace")
+_RANK_FILE = re.compile(r"rank([0-9]{1,9})\.trace")
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What is read of a file when it is opened."""
+
+    header: Header
+    steps: Steps
+    tables: Tables
+    complete: bool
+    reason: str
+    damage: tuple[Damage, ...] = ()
+    lost: tuple[int, ...] = ()
 
 
 class Trace:
@@ -43,32 +49,38 @@ class Trace:
     Attributes:
         path: The file.
         header: What was known when recording began.
-        complete: Whether the recording ended as it should.
+        complete: Whether the recording ended as it should, and the file says so.
         incomplete_reason: Why it did not.
         content_digest: 32 hexadecimal digits over all judged observations.
         strings: The interned strings, by id.
         shapes: The interned shapes, by id.
         sites: The interned sites, by id.
         steps: What the index knows of each step, in order.
+        unfinished: The step that was being written when the recording was cut off, as far as it
+            is in the file; None where there is none.
         not_observed: What the recorder could not see.
+        damage: What is known to be damaged without reading all steps.
+        lost: Numbers of the steps that are known to be lost by it.
     """
 
-    def __init__(
-        self, path: Path, stream: BinaryIO, header: Header, footer: Footer, tables: Tables
-    ) -> None:
+    def __init__(self, path: Path, stream: BinaryIO, opened: _Opened) -> None:
+        steps, tables = opened.steps, opened.tables
         self.path = path
-        self.header = header
-        self.complete = footer.complete
-        self.incomplete_reason = footer.reason
-        self.content_digest = footer.content_digest
-        self.steps: tuple[StepEntry, ...] = footer.steps
+        self.header = opened.header
+        self.complete = opened.complete
+        self.incomplete_reason = opened.reason
+        self.unfinished = steps[-1] if len(steps) and not steps.table["whole"][-1] else None
+        self.steps: Sequence[StepEntry] = steps.whole()
+        self.content_digest = steps.content_digest()
         self.strings: list[str] = tables.strings
         self.shapes: list[tuple[int, ...]] = tables.shapes
         self.sites: list[SiteEntry] = tables.sites
         self.not_observed: list[NotObserved] = tables.not_observed
+        self.damage = opened.damage
+        self.lost = opened.lost
         self._stream = stream
         self._tables = tables
-        self._by_number = {step.number: step for step in footer.steps}
+        self._all_steps = steps
 
     def __enter__(self) -> "Trace":
         return self
@@ -86,45 +98,85 @@ class Trace:
         self._stream.close()
 
     def columns(self, number: int) -> Columns:
-        """The observations of a step.
+        """The observations of a step as one table.
+
+        Raises:
+            KeyError: There is no such step.
+            TraceFormatError: The step is damaged, or too long for one table.
+        """
+        with self._locating(number):
+            parts, size = [], 0
+            for head in self._chunk_heads(number):
+                size += head.raw_length
+                if size > limits.MAX_STEP:
+                    raise TraceFormatError(
+                        f"it takes more than {limits.MAX_STEP} bytes; read it part by part"
+                    )
+                parts.append(self._chunk(head))
+            return join_columns(parts)
+
+    def parts(self, number: int) -> Iterator[Columns]:
+        """The observations of a step in the pieces in which they are stored, one at a time.
 
         Raises:
             KeyError: There is no such step.
             TraceFormatError: The step is damaged.
         """
-        chunks = self._by_number[number].chunks
-        return join_columns([self._chunk(offset, length) for offset, length in chunks])
+        with self._locating(number):
+            for head in self._chunk_heads(number):
+                yield self._chunk(head)
 
-    def _chunk(self, offset: int, length: int) -> Columns:
-        head = framing.read_head(self._stream, offset)
-        if head is None or head.kind != framing.RecordKind.CHUNK or head.end - offset != length:
-            raise TraceFormatError(f"the index points to byte {offset}, where no such chunk is")
-        data = unpack_map(framing.read_payload(self._stream, head), "chunk")
-        return unpack_columns(data, self._tables)
+    def _chunk_heads(self, number: int) -> Iterator[framing.RecordHead]:
+        step = self._all_steps.find(number)
+        if step is None:
+            raise KeyError(number)
+        for offset, length in step.chunks:
+            head = framing.read_head(self._stream, offset)
+            if head is None or head.kind != RecordKind.CHUNK or head.end - offset != length:
+                raise TraceFormatError(f"no such chunk lies at byte {offset}")
+            yield head
+
+    def _chunk(self, head: framing.RecordHead) -> Columns:
+        _, fields = unpack_chunk(framing.read_payload(self._stream, head))
+        return unpack_columns(fields, self._tables)
 
     def value(self, columns: Columns, row: int) -> bytes | None:
         """The kept bytes of a row of ``columns``; None where none were kept.
+
+        Raises:
+            TraceFormatError: The value is damaged, or too long to be given in one piece.
+        """
+        if columns.value_offset[row] < 0:
+            return None
+        length = int(columns.value_length[row])
+        if length > limits.MAX_VALUE:
+            raise TraceFormatError(
+                f"{self.path}: a value takes {length} bytes; read it piece by piece"
+            )
+        return b"".join(self.value_pieces(columns, row))
+
+    def value_pieces(self, columns: Columns, row: int) -> Iterator[bytes]:
+        """The kept bytes of a row in pieces of at most 64 MiB; none where none were kept.
 
         Raises:
             TraceFormatError: The value is damaged.
         """
         offset, length = int(columns.value_offset[row]), int(columns.value_length[row])
         if offset < 0:
-            return None
-        if not columns.flags[row] & Flag.EXTERNAL_VALUE:
-            return bytes(columns.values[offset : offset + length])
-        return b"".join(self._value_records(offset, length))
+            return
+        if not int(columns.flags[row]) & Flag.EXTERNAL_VALUE:
+            yield columns.values[offset : offset + length]
+            return
+        with self._locating():
+            yield from self._value_records(offset, length)
 
     def _value_records(self, offset: int, length: int) -> Iterator[bytes]:
         while length > 0:
             head = framing.read_head(self._stream, offset)
-            if head is None or head.kind != framing.RecordKind.VALUE or head.raw_length > length:
+            if head is None or head.kind != RecordKind.VALUE or not 0 < head.raw_length <= length:
                 raise TraceFormatError(f"no value record lies at byte {offset}")
-            part = framing.read_payload(self._stream, head)
-            if not part:
-                raise TraceFormatError(f"the value record at byte {offset} is empty")
-            yield part
-            length -= len(part)
+            yield framing.read_payload(self._stream, head)
+            length -= head.raw_length
             offset = head.end
 
     def scalar(self, columns: Columns, row: int) -> Any:
@@ -134,7 +186,20 @@ class Trace:
             TraceFormatError: The value is damaged.
         """
         value = self.value(columns, row)
-        return None if value is None else unpack_plain(value)
+        with self._locating():
+            return None if value is None else decode_plain(value)
+
+    @contextmanager
+    def _locating(self, number: int | None = None) -> Iterator[None]:
+        """Errors get the path, and the step: further down nobody knows them."""
+        try:
+            yield
+        except TraceFormatError as error:
+            step = "" if number is None else f"step {number}: "
+            error.args = (f"{self.path}: {step}{error}",)
+            raise
+        except OSError as error:
+            raise TraceError(f"{self.path}: {error.strerror or error}") from error
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:
@@ -150,10 +215,10 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         stream: BinaryIO = open(path, "rb")  # noqa: SIM115 - the trace keeps it open
     except FileNotFoundError:
         raise TraceNotFoundError(f"{path}: no such file") from None
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     try:
-        header, footer, tables = _read(stream)
+        return Trace(path, stream, _read(stream))
     except TraceFormatError as error:
         stream.close()
         # The message gets the path here: below this point nobody knows it.
@@ -162,28 +227,37 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
     except OSError as error:
         stream.close()
         raise TraceError(f"{path}: {error.strerror or error}") from error
-    return Trace(path, stream, header, footer, tables)
+    except BaseException:
+        stream.close()
+        raise
 
 
-def _read(stream: BinaryIO) -> tuple[Header, Footer, Tables]:
-    framing.check_prefix(stream.read(framing.PREFIX_SIZE))
-    head = framing.read_head(stream, framing.PREFIX_SIZE)
-    if head is None:
-        raise TruncatedError(framing.PREFIX_SIZE)
-    if head.kind != framing.RecordKind.HEADER:
-        raise TraceFormatError("the first record is no header")
-    header = unpack_header(framing.read_payload(stream, head))
+def _read(stream: BinaryIO) -> _Opened:
+    version = framing.check_prefix(stream.read(framing.PREFIX_SIZE))
+    lost_footer, lost_header = "", ""
+    found: tuple[Footer, Tables] | None = None
     try:
-        footer = _footer(stream)
+        found = _footer(stream)
     except TraceFormatError as error:
-        # The chunks say the same as a lost index, so nothing but the index is lost.
-        found = recover(stream, head.end)
-        reason = f"damaged: {error}; the index was rebuilt from the steps"
-        return header, replace(found.footer, reason=reason), found.tables
-    if footer is not None:
-        return header, *footer
-    found = recover(stream, head.end)
-    return header, found.footer, found.tables
+        lost_footer = f"damaged: {error}; the index was rebuilt from the steps"
+    try:
+        _, head = framing.read_beginning(stream)
+        header = unpack_header(framing.read_payload(stream, head), version)
+    except TraceFormatError as error:
+        if found is None:
+            raise
+        lost_header = f"damaged: {error}; the header was read from its copy"
+        header = unpack_header(found[0].header, version)
+    if found is not None:
+        footer, tables = found
+        complete = footer.complete and not lost_header
+        reason = lost_header or footer.reason
+        return _Opened(header, footer.steps, tables, complete, reason)
+    recovered = recover(stream, head.end)
+    reason = recovered.reason if recovered.lost or not lost_footer else lost_footer
+    return _Opened(
+        header, recovered.steps, recovered.tables, False, reason, recovered.damage, recovered.lost
+    )
 
 
 def _footer(stream: BinaryIO) -> tuple[Footer, Tables] | None:
@@ -191,9 +265,11 @@ def _footer(stream: BinaryIO) -> tuple[Footer, Tables] | None:
     if offset is None:
         return None
     head = framing.read_head(stream, offset)
-    if head is None or head.kind != framing.RecordKind.FOOTER:
+    end = stream.seek(0, 2) - framing.TRAILER_SIZE
+    if head is None or head.kind != RecordKind.FOOTER or head.end != end:
         raise TraceFormatError(f"no index lies at byte {offset}")
-    return unpack_footer(framing.read_payload(stream, head))
+    payload = framing.read_payload(stream, head)
+    return unpack_footer(payload, framing.PREFIX_SIZE + framing.HEAD_SIZE, offset)
 
 
 def open_run(path: str | os.PathLike[str]) -> dict[int, Trace]:
@@ -204,14 +280,40 @@ def open_run(path: str | os.PathLike[str]) -> dict[int, Trace]:
 
     Raises:
         TraceNotFoundError: There is no such file or folder, or the folder holds no trace.
-        TraceFormatError: One of the files is unsound.
+        TraceFormatError: One of the files is unsound, or two claim the same rank.
+        TraceError: One of them cannot be read.
     """
     path = Path(path)
     if not path.is_dir():
         return {0: open_trace(path)}
-    ranks = {
-        int(match[1]): entry for entry in path.iterdir() if (match := _RANK_FILE.fullmatch(entry.name))
-    }
+    traces: dict[int, Trace] = {}
+    try:
+        for rank, file in sorted(rank_files(path).items()):
+            traces[rank] = open_trace(file)
+    except BaseException:
+        for trace in traces.values():
+            trace.close()
+        raise
+    return traces
+
+
+def rank_files(folder: Path) -> dict[int, Path]:
+    """The trace of each rank in a folder.
+
+    Raises:
+        TraceNotFoundError: It holds none.
+        TraceFormatError: Two claim the same rank.
+        TraceError: The folder cannot be read.
+    """
+    ranks: dict[int, Path] = {}
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise TraceError(f"{folder}: {error.strerror or error}") from error
+    for entry in entries:
+        match = _RANK_FILE.fullmatch(entry.name)
+        if match and ranks.setdefault(int(match[1]), entry) != entry:
+            raise TraceFormatError(f"{folder}: two files are rank {int(match[1])}")
     if not ranks:
-        raise TraceNotFoundError(f"{path}: the folder holds no rank<N>.trace")
-    return {rank: open_trace(ranks[rank]) for rank in sorted(ranks)}
+        raise TraceNotFoundError(f"{folder}: the folder holds no rank<N>.trace")
+    return ranks

@@ -150,6 +150,7 @@ class StepEntry:
             16 zero bytes where nothing was seen.
         parameters_digest: 16 bytes over the parameters when the step ended; zero where unknown.
         micro_batches: How many forward/backward passes the step had.
+        whole: Whether all of the step is in the file; False only for `Trace.unfinished`.
     """
 
     number: int
@@ -159,6 +160,24 @@ class StepEntry:
     phase_digests: tuple[bytes, ...]
     parameters_digest: bytes = bytes(16)
     micro_batches: int = 1
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A stretch of a file that cannot be used.
+
+    Attributes:
+        offset: Where it begins, in bytes.
+        end: Where it ends.
+        reason: What is wrong with it.
+        steps: Numbers of the steps that are known to have lost something by it.
+    """
+
+    offset: int
+    end: int
+    reason: str
+    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +192,8 @@ class Columns:
         microbatch: ``(n,)`` uint32.
         kind: ``(n,)`` uint8, a `Kind`.
         flags: ``(n,)`` uint16, `Flag` bits.
-        dtype: ``(n,)`` uint16, index into ``Trace.strings``; 0 (the empty string) for no tensor.
-        device: ``(n,)`` uint16, index into ``Trace.strings``.
+        dtype: ``(n,)`` uint32, index into ``Trace.strings``; 0 (the empty string) for no tensor.
+        device: ``(n,)`` uint32, index into ``Trace.strings``.
         shape: ``(n,)`` uint32, index into ``Trace.shapes``; 0 (the shape ``()``) for no tensor.
         digest: ``(n, 2)`` uint64, 128 bits over bytes, dtype and shape.
         stats: ``(n, 3)`` float32: minimum, maximum, L2 norm; NaN where not taken.
@@ -193,8 +212,8 @@ class Columns:
     microbatch: npt.NDArray[np.uint32]
     kind: npt.NDArray[np.uint8]
     flags: npt.NDArray[np.uint16]
-    dtype: npt.NDArray[np.uint16]
-    device: npt.NDArray[np.uint16]
+    dtype: npt.NDArray[np.uint32]
+    device: npt.NDArray[np.uint32]
     shape: npt.NDArray[np.uint32]
     digest: npt.NDArray[np.uint64]
     stats: npt.NDArray[np.float32]

@@ -36,6 +36,7 @@ class CarriedState:
         steps: Step of that row.
         rows: The row.
         digests: ``(n, 2)`` digests.
+        decides: Whether any row of the thing decides, rather than being context.
         complete: Whether everything that existed is listed.
     """
 
@@ -44,6 +45,7 @@ class CarriedState:
     steps: Ids
     rows: Ids
     digests: npt.NDArray[np.uint64]
+    decides: Mask
     complete: bool
 
 
@@ -101,6 +103,7 @@ class _Moving:
         self._row = np.zeros(things, np.int64)
         self._site = np.zeros(things, np.int64)
         self._digest = np.zeros((things, 2), np.uint64)
+        self._decides = np.zeros(things, np.bool_)
         self._first_seen = np.full(things, -1, np.int64)
         self._clock = 0
         self._complete = False
@@ -113,6 +116,7 @@ class _Moving:
         self._row[things] = rows
         self._site[things] = view.site[rows]
         self._digest[things] = view.columns.digest[rows]
+        self._decides[things[~view.context[rows]]] = True
         new, index = np.unique(things, return_index=True)
         unseen = self._first_seen[new] < 0
         self._first_seen[new[unseen]] = self._clock + index[unseen]
@@ -128,5 +132,6 @@ class _Moving:
             self._step[things],
             self._row[things],
             self._digest[things],
+            self._decides[things],
             self._complete,
         )

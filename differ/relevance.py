@@ -13,6 +13,7 @@ from traceparity.differ.names import (
     optimizer_state_parameter,
     owner,
     scheduler_of,
+    within,
 )
 from traceparity.differ.observation import Observation
 from traceparity.differ.step_pair import Side, StepPair
@@ -51,9 +52,13 @@ class Participation:
 
     def module(self, name: str) -> bool:
         """Whether a module is called, or one of its own parameters is used."""
-        if name in self._active_modules:
-            return True
-        return any(owner(parameter) == name for parameter in self._with_gradient)
+        return name in self._active_modules or any(
+            owner(parameter) == name for parameter in self._with_gradient
+        )
+
+    def module_or_child(self, name: str) -> bool:
+        """Whether a module or one inside it is used."""
+        return self.module(name) or any(within(module, name) for module in self._active_modules)
 
 
 class Relevance:
@@ -73,8 +78,14 @@ class Relevance:
             return self._same_scheduler(scheduler)
         if reference is None or target is None:
             return self._one_sided_decides(component, field, reference or target, reference is None)
+        if field == "training":
+            sides = (self._reference, self._target)
+            return any(side.module_or_child(component) for side in sides)
         if candidate.block.phase == Phase.STATE and is_group(component):
             return self._hyperparameter_used(candidate)
+        if reference.kind == target.kind == Kind.SAMPLE_IDS:
+            # Unknown IDs are no IDs: None only says that nobody could tell.
+            return reference.plain is not None and target.plain is not None
         return True
 
     def _one_sided_decides(

@@ -108,6 +108,7 @@ class Compared:
         ignored: Observations that the policy leaves out.
         undecided: Pairs for which the evidence to judge them was not recorded.
         unmatched: Observations of one side only that the policy allows.
+        blind: Observations of one side that the other side could not make.
     """
 
     ranks: int = 0
@@ -117,6 +118,7 @@ class Compared:
     ignored: int = 0
     undecided: int = 0
     unmatched: int = 0
+    blind: int = 0
 
     def add(self, other: "Compared") -> None:
         """Add another count to this one."""

@@ -9,7 +9,6 @@ from traceparity.differ.carry import CarriedState
 from traceparity.differ.names import is_flag, is_group, optimizer_state_parameter, scheduler_of
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView, block_of
-from traceparity.tracefmt.records import Phase
 
 STATE_BLOCK = block_of(0)
 
@@ -55,7 +54,7 @@ def _candidates(
     judged = ~pair.sites.ignored
     for at, thing in enumerate(state.things.tolist()):
         site = int(state.sites[at])
-        if thing in seen or not judged[site] or Phase.STATE.label not in pair.policy.align.phases:
+        if thing in seen or not state.decides[at] or not judged[site]:
             continue
         place = int(state.steps[at]), int(state.rows[at])
         rank = _listing_rank(*pair.sites.things[thing])

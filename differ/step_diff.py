@@ -12,6 +12,7 @@ from traceparity.differ.result import Compared, Divergence
 from traceparity.differ.seam import STATE_BLOCK, is_seam, seam_candidates
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import Block
+from traceparity.tracefmt.records import Phase
 
 _EQUAL = Verdict(Relation.EQUAL)
 _DIFFERENT = Verdict(Relation.DIFFERENT)
@@ -61,6 +62,10 @@ def _judge_block(
 ) -> None:
     pair = report.pair
     for candidate in found:
+        if _in_blind_spot(pair, candidate):
+            report.identical = False
+            report.compared.blind += 1
+            continue
         if candidate.structural and not _is_judged(report, candidate):
             continue
         reference, target = candidate.observations(pair)
@@ -76,6 +81,22 @@ def _judge_block(
                 report.first = with_samples(pair, candidate, divergence)
                 report.candidate = candidate
                 return
+
+
+def _in_blind_spot(pair: StepPair, candidate: Candidate) -> bool:
+    """Whether one side could not see a place: the inside of a compiled region, say."""
+    if candidate.block.phase not in (Phase.FORWARD, Phase.BACKWARD):
+        return False
+    component = pair.sites.sites[candidate.site].component
+    lacking = [
+        side
+        for side, row in (
+            (pair.reference_side, candidate.reference_row),
+            (pair.target_side, candidate.target_row),
+        )
+        if row is None
+    ]
+    return any(side.blind(component) for side in lacking)
 
 
 def _is_judged(report: StepReport, candidate: Candidate) -> bool:

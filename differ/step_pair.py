@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceparity.differ.carry import Carry
+from traceparity.differ.names import within
 from traceparity.differ.observation import Observation
 from traceparity.differ.policy import Policy
 from traceparity.differ.step_view import Block, Steps, StepView, block_of
@@ -30,9 +31,18 @@ class Side:
         return self.steps.trace
 
     def partial(self, number: int) -> bool:
-        """Whether a step was cut off: the last one of a recording that did not end as it should."""
-        numbers = self.steps.numbers
-        return not self.trace.complete and bool(numbers) and number == numbers[-1]
+        """Whether rows of a step may lack: it was cut off, or the recorder lost observations."""
+        if self.trace.complete:
+            return False
+        numbers, reason = self.steps.numbers, self.trace.incomplete_reason
+        return "lost" in reason or "damaged" in reason or number == numbers[-1]
+
+    def blind(self, component: str) -> str:
+        """Why the inside of a component was not observed; empty where it was."""
+        for note in self.trace.not_observed:
+            if within(component, note.component):
+                return note.reason
+        return ""
 
 
 @dataclass(frozen=True)

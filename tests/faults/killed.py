@@ -1,0 +1,82 @@
+"""Fork recordings from one process that has imported torch, and kill each at a random moment.
+
+    killed.py FOLDER COUNT SEED
+
+Prints a JSON line for each: the trace and how many updates the child had made, by its own account,
+when it died.
+"""
+
+import json
+import os
+import random
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import traceparity
+
+LONGEST = 0.5
+"""Seconds that a recording child lives at most; it makes some hundred updates in that time."""
+
+
+def train_for_ever(trace: Path, pipe: int) -> None:
+    """The child: record, and tell of every finished update."""
+    torch.set_num_threads(1)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.AdamW(model.parameters())
+    with traceparity.record(trace):
+        os.write(pipe, b"r")
+        while True:
+            loss = model(torch.randn(4, 8)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            os.write(pipe, b"u")
+
+
+def drain(pipe: int, until: float) -> bytes:
+    """All that the child writes until a moment, so that it never waits for a full pipe."""
+    told = b""
+    while (left := until - time.monotonic()) > 0:
+        if select.select([pipe], [], [], left)[0]:
+            told += os.read(pipe, 4096)
+    return told
+
+
+def kill_one(trace: Path, lifetime: float) -> int:
+    """Let a child live for a while; returns how many updates it told of before it died."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            train_for_ever(trace, theirs)
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    began = os.read(ours, 1)
+    told = drain(ours, time.monotonic() + lifetime)
+    os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    told += os.read(ours, 1 << 16)
+    os.close(ours)
+    if began != b"r" or os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+        sys.exit(f"a child ended by itself: {status} after {told!r}")
+    return told.count(b"u")
+
+
+def main() -> None:
+    folder, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    moments = random.Random(seed)
+    for number in range(count):
+        trace = folder / f"{number}.trace"
+        updates = kill_one(trace, moments.uniform(0, LONGEST))
+        print(json.dumps({"trace": str(trace), "updates": updates}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

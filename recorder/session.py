@@ -81,7 +81,7 @@ class Session:
         self._schedulers = SchedulerHooks(recording, log, registry)
         self._scalers = ScalerHooks(recording, log, self._optimizers)
         self._data = DataHooks(recording)
-        self._backward = BackwardHooks(recording, self._state, self._data)
+        self._backward = BackwardHooks(recording, self._state, self._data, self._gradients)
         self._modules = ModuleHooks(recording, self._data, self._state)
 
     def start(self) -> None:

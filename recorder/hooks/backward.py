@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import torch
 
 from traceparity.recorder.guard import inside_backward
+from traceparity.recorder.hooks.gradients import GradientHooks
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import Recording
 from traceparity.tracefmt.records import Phase
@@ -25,8 +26,11 @@ class Data(Protocol):
 class BackwardHooks:
     """Sees ``torch.autograd.backward``, which ``Tensor.backward`` calls."""
 
-    def __init__(self, recording: Recording, state: State, data: Data) -> None:
+    def __init__(
+        self, recording: Recording, state: State, data: Data, gradients: GradientHooks
+    ) -> None:
         self._recording = recording
+        self._gradients = gradients
         self._state = state
         self._data = data
         self._depth = 0
@@ -57,5 +61,6 @@ class BackwardHooks:
         self._depth = max(0, self._depth - 1)
         if self._depth or self._recording.idle:
             return
+        self._gradients.flush()
         self._state.buffers(Phase.BACKWARD)
         self._recording.window.spill()

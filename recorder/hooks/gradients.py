@@ -20,6 +20,8 @@ class GradientHooks:
         self._recording = recording
         self._watched: dict[int, tuple[Any, Any]] = {}
         self._summaries: dict[str, Summary] = {}
+        self._pending: dict[str, Summary | None] = {}
+        self._order: dict[str, int] = {}
         self._hook = recording.guard.hook(self._accumulated)
 
     def watch(self, parameter: torch.Tensor, name: str) -> None:
@@ -27,6 +29,7 @@ class GradientHooks:
         key = id(parameter)
         if key in self._watched or not parameter.is_leaf:
             return
+        self._order.setdefault(name, len(self._order))
         watched = self._watched
 
         def forget(_: object) -> None:
@@ -51,21 +54,33 @@ class GradientHooks:
         return self._summaries.get(name)
 
     def _accumulated(self, name: str, parameter: torch.Tensor) -> None:
-        recording = self._recording
-        if recording.idle:
+        if self._recording.idle:
             return
         gradient = parameter.grad
         if gradient is None:
-            recording.plain(Phase.BACKWARD, name, "grad", None)
+            self._pending[name] = None
             return
-        site = recording.site(Phase.BACKWARD, name, "grad")
         try:
-            summary = recording.observer.summary(gradient)
+            summary = self._recording.observer.summary(gradient)
         except Unobservable as what:
-            recording.writer.not_observed(name, f"its gradient is {what}")
+            self._recording.writer.not_observed(name, f"its gradient is {what}")
             return
-        self._summaries[name] = summary
-        recording.summary(Phase.BACKWARD, site, summary)
+        self._summaries[name] = self._pending[name] = summary
+
+    def flush(self) -> None:
+        """Record the gradients of the pass that ended, in the order of the parameters.
+
+        They are a set: autograd's order would name the last layer wherever all of them differ.
+        """
+        recording = self._recording
+        for name in sorted(self._pending, key=self._order.__getitem__):
+            summary = self._pending[name]
+            if summary is None:
+                recording.plain(Phase.BACKWARD, name, "grad", None)
+            else:
+                site = recording.site(Phase.BACKWARD, name, "grad")
+                recording.summary(Phase.BACKWARD, site, summary)
+        self._pending.clear()
 
 
 def install_clipping(recording: Recording, patches: Patches) -> None:

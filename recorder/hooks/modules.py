@@ -67,7 +67,7 @@ class ModuleHooks:
         self._state = state
         self._calls = threading.local()
         self._handles: list[Any] = []
-        self._watched: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._watched: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._on_gradient = recording.guard.hook(self._gradient)
 
     def install(self) -> None:
@@ -170,10 +170,12 @@ class ModuleHooks:
 
     # -- a call ends --------------------------------------------------------------------------
 
-    def _after(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def _after(self, module: torch.nn.Module, args: Any, *rest: Any) -> None:
         call = self._unwind(id(module))
-        if call is None or call.entry is None:
+        # After an exception torch leaves out the keyword arguments, and there is no output.
+        if call is None or call.entry is None or len(rest) < 2:
             return
+        kwargs, output = rest
         if call.mode == "recompute":
             self._watch_recomputed(call.entry, output)
             return
@@ -254,16 +256,18 @@ class ModuleHooks:
     def _watch(self, entry: ModuleEntry, index: str, output: torch.Tensor) -> None:
         if not output.requires_grad or not output.is_floating_point():
             return
-        watched = self._watched.get(id(output))
-        if watched is not None and watched() is output:
+        key, version = id(output), 0 if output.is_inference() else output._version
+        watched = self._watched.get(key)
+        if watched is not None and watched[1] == version and watched[0]() is output:
             # The same tensor handed outwards through nested modules: the innermost one has it.
+            # One that was written in place since is another value, with a gradient of its own.
             return
         site = entry.sites.get(("grad", index))
         if site is None:
             site = self._recording.site(Phase.BACKWARD, entry.path, f"grad_output{index}")
             entry.sites[("grad", index)] = site
         if site != UNWANTED:
-            self._watched[id(output)] = weakref.ref(output)
+            self._watched[key] = (weakref.ref(output), version)
             output.register_hook(functools.partial(self._on_gradient, site))
 
     def _watch_recomputed(self, entry: ModuleEntry, output: Any) -> None:

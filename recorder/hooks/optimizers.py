@@ -132,6 +132,7 @@ class OptimizerHooks:
         window.in_step += 1
         if recording.idle:
             return
+        self._gradients.flush()
         name = self.registry.name(optimizer)
         if name not in self._complete:
             self._state(optimizer)

@@ -171,7 +171,7 @@ def _check_references(columns: Columns, tables: Tables) -> None:
         and bool(fits[inside].all())
     )
     if not sound:
-        raise TraceFormatError("a chunk points outside its tables")
+        raise TraceFormatError("the chunk is damaged: it points outside its tables")
 
 
 def join_columns(parts: Sequence[Columns]) -> Columns:

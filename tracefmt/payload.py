@@ -140,6 +140,7 @@ class _Reader:
                 fields[name] = self.map(depth + 1)
             elif first in _ARRAYS_AND_EXTENSIONS:
                 unpacker.skip()
+                fields[name] = None
             else:
                 fields[name] = unpacker.unpack()
         return fields

@@ -172,7 +172,7 @@ class Rows:
         table = other.table().copy()
         table["value_offset"][_inside(table)] += len(self.values)
         table["sketch_row"][table["sketch_row"] >= 0] += len(self.sketches) // _SKETCH_BYTES
-        table["flags"] &= 0xFFFF ^ without
+        table["flags"] &= np.uint16(0xFFFF ^ without)
         if microbatch is not None:
             table["microbatch"] = microbatch
         self.data += table.tobytes()
@@ -229,4 +229,4 @@ def _inside(table: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 
 def _single(number: float) -> float:
     """The number, or the infinity that it is in single precision."""
-    return number if abs(number) <= _LARGEST_SINGLE else math.copysign(math.inf, number)
+    return math.copysign(math.inf, number) if abs(number) > _LARGEST_SINGLE else number

@@ -1,0 +1,6 @@
+"""Lets the property tests import `trace_story`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tracefmt"))

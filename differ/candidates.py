@@ -62,7 +62,21 @@ def candidates(pair: StepPair, block: Block) -> tuple[list[Candidate], int]:
         found += _unequal(pair, block, matches)
         found += _one_sided(pair, block, matches)
         compared += len(matches.reference)
-    return sorted(found, key=lambda candidate: candidate.order), compared
+    found.sort(key=lambda candidate: candidate.order)
+    if block.phase == Phase.BACKWARD and all(_is_gradient(pair, each) for each in found):
+        # Every activation's gradient is equal, so the order of the backward pass says nothing:
+        # what was accumulated before differs. Parameters come in their own order.
+        found.sort(key=lambda candidate: _parameter_number(pair, candidate))
+    return found, compared
+
+
+def _parameter_number(pair: StepPair, candidate: Candidate) -> int:
+    number = pair.sites.thing(pair.sites.sites[candidate.site].component, "value")
+    return len(pair.sites.things) if number is None else number
+
+
+def _is_gradient(pair: StepPair, candidate: Candidate) -> bool:
+    return pair.sites.sites[candidate.site].field == "grad"
 
 
 def _matches(pair: StepPair, block: Block) -> Iterator[Matches]:

@@ -7,6 +7,7 @@ from traceparity.tracefmt.records import Kind
 
 _SHOWN_TEXT = 200
 _SHOWN_ELEMENTS = 4
+_MOST_ULP = 10_000
 
 
 def describe(seen: Observation | None) -> str:
@@ -76,6 +77,6 @@ def describe_metrics(metrics: Metrics) -> str:
         parts.append(
             f"{metrics.unequal} of {metrics.elements} elements, first {metrics.first_index}"
         )
-    if metrics.ulp:
+    if metrics.ulp and metrics.ulp < _MOST_ULP:
         parts.append(f"{metrics.ulp} ULP")
     return ", ".join(parts)

@@ -1,5 +1,6 @@
 """Comparing two runs under a policy: all ranks, all segments, one outcome."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
 
 Run = Mapping[int, "Trace"]
+_RESULTS = ("gradient", "optimizer")
+"""Phases that stand for everything inside of what was not observed."""
 
 
 @dataclass(slots=True)
@@ -61,19 +64,27 @@ def diff_runs(
     Raises:
         TraceError: A trace cannot be used.
     """
-    from traceparity.tracefmt.reader import open_run
-
-    run = open_run(reference)
-    segments = [open_run(target) for target in targets]
-    findings = _Findings()
-    for number, segment in enumerate(segments):
-        declared = policy if number == 0 else _as_resume(policy)
-        _compare(findings, run, segment, declared, last=number == len(segments) - 1)
-    paths = str(reference), " ".join(str(target) for target in targets)
-    result = _result(findings, run, segments, paths, policy)
+    with contextlib.ExitStack() as stack:
+        run = _opened(reference, stack)
+        segments = [_opened(target, stack) for target in targets]
+        findings = _Findings()
+        for number, segment in enumerate(segments):
+            declared = policy if number == 0 else _as_resume(policy)
+            _compare(findings, run, segment, declared, last=number == len(segments) - 1)
+        paths = str(reference), " ".join(str(target) for target in targets)
+        result = _result(findings, run, segments, paths, policy)
     if repeat is not None:
         result = _with_repeat(result, diff_runs(reference, [repeat], _as_start(policy)), repeat)
     return result
+
+
+def _opened(path: Path, stack: contextlib.ExitStack) -> Run:
+    from traceparity.tracefmt.reader import open_run
+
+    run = open_run(path)
+    for trace in run.values():
+        stack.enter_context(trace)
+    return run
 
 
 def error_result(
@@ -190,6 +201,8 @@ def _outcome(
     equal = f"{findings.compared.observations:,} observations in {findings.compared.steps:,} steps"
     if findings.compared.observations == 0 and not findings.abstain:
         return Outcome.ABSTAIN, "nothing was compared: the traces hold nothing that decides"
+    if blind := _blind_phases(findings, reference, target):
+        findings.abstain.append(blind)
     undecided = [found for report in findings.reports for found in report.undecided]
     if undecided:
         step, site = undecided[0]
@@ -201,6 +214,16 @@ def _outcome(
     if findings.abstain:
         return Outcome.ABSTAIN, f"{findings.abstain[0]}; {equal} before satisfy the policy"
     return Outcome.PASS, f"{equal} satisfy the policy"
+
+
+def _blind_phases(findings: _Findings, reference: "Trace", target: "Trace") -> str:
+    """Why results are missing where something was not observed; empty where they were compared."""
+    notes = [*reference.not_observed, *target.not_observed]
+    for report in findings.reports:
+        lacking = [phase for phase in _RESULTS if phase in report.declared - report.phases]
+        if notes and lacking:
+            return f"no {' and no '.join(lacking)} was compared, and {notes[0].reason}"
+    return ""
 
 
 def describe_place(divergence: Divergence) -> str:

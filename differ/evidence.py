@@ -15,6 +15,7 @@ from traceparity.differ.step_view import StepView
 from traceparity.tracefmt.records import Phase
 
 _SHOWN = 3
+_CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
 
 
 def evidence_for(
@@ -23,6 +24,7 @@ def evidence_for(
     """The evidence for a divergence, by the phase in which it is."""
     phase = candidate.block.phase
     component = divergence.component
+    yield from _before(pair, candidate)
     if phase == Phase.STATE:
         yield from _state(pair, candidate, divergence)
     if phase in (Phase.FORWARD, Phase.LOSS):
@@ -30,6 +32,8 @@ def evidence_for(
         yield from _parameters_and_buffers(pair, candidate, component)
         yield from _flags(pair, candidate, component)
         yield from _overwritten(pair, candidate)
+    if phase == Phase.BACKWARD:
+        yield from _clipped_before(pair, candidate)
     if phase == Phase.GRADIENT:
         yield from _backward(pair, component)
         yield from _clipping(pair)
@@ -38,10 +42,19 @@ def evidence_for(
         yield from _hyperparameters(pair, candidate)
     if phase != Phase.DATA:
         yield from settings_evidence(pair, component)
-    if candidate.block.is_sequence:
+    if phase in (Phase.FORWARD, Phase.LOSS) or divergence.field.startswith("grad_output"):
         yield from _interval(pair, candidate)
     yield from _rng(pair, candidate)
     yield from _checkpoints(pair)
+
+
+def _before(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
+    """The phases of the step that came before: the divergence is the first one, so they agree."""
+    blocks = [block for block in pair.blocks if block.number < candidate.block.number]
+    names = list(dict.fromkeys(block.phase.label for block in blocks))
+    if names:
+        detail = f"in step {pair.reference_step} so far: {', '.join(names)}"
+        yield Evidence("before", True, detail)
 
 
 def _state(pair: StepPair, candidate: Candidate, divergence: Divergence) -> Iterator[Evidence]:
@@ -71,8 +84,7 @@ def _agreement(
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         yield Evidence(what, False, f"{noun} differ: {', '.join(names[:_SHOWN])}{more}")
     elif found.equal:
-        count = f"{len(found.equal)} {noun}" if len(found.equal) > 1 else noun.removesuffix("s")
-        yield Evidence(what, True, f"{count} equal")
+        yield Evidence(what, True, f"{noun} equal ({len(found.equal)} compared)")
 
 
 def _parameters_and_buffers(
@@ -105,8 +117,7 @@ def _inputs(pair: StepPair, candidate: Candidate, component: str) -> Iterator[Ev
     if differing:
         yield Evidence("inputs", False, f"inputs differ: {', '.join(differing[:_SHOWN])}")
     else:
-        noun = f"all {len(seen[0])} inputs" if len(seen[0]) > 1 else "the input"
-        yield Evidence("inputs", True, f"{noun} equal")
+        yield Evidence("inputs", True, f"inputs equal ({len(seen[0])} compared)")
 
 
 def _inputs_of(
@@ -153,7 +164,7 @@ def _backward(pair: StepPair, component: str) -> Iterator[Evidence]:
 
 
 def _clipping(pair: StepPair) -> Iterator[Evidence]:
-    for component in ("clip_grad_norm_", "clip_grad_value_"):
+    for component in _CLIPPING:
         for thing_component, field in pair.sites.things:
             if thing_component != component:
                 continue
@@ -165,6 +176,27 @@ def _clipping(pair: StepPair) -> Iterator[Evidence]:
                     "" if equal else f" against {shown[1]}"
                 )
                 yield Evidence("clipping", equal, detail)
+
+
+def _clipped_before(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
+    """Clipping between micro-batches, which changes what the next one adds to."""
+    for component in _CLIPPING:
+        counts = []
+        for view, row in (
+            (pair.reference, candidate.reference_row),
+            (pair.target, candidate.target_row),
+        ):
+            calls = {
+                int(view.columns.call[found])
+                for thing, (name, _) in enumerate(pair.sites.things)
+                if name == component
+                for found in np.flatnonzero(view.thing == thing).tolist()
+                if row is not None and found < row
+            }
+            counts.append(len(calls))
+        if any(counts):
+            detail = f"{component} calls before, in this step: {counts[0]} against {counts[1]}"
+            yield Evidence("clipping", counts[0] == counts[1], detail)
 
 
 def _number(seen: Observation | None) -> str:
@@ -210,18 +242,25 @@ def _interval(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
 
 def _rng(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
     generators = sorted({name for name, _ in pair.sites.things if name.startswith("rng.")})
+    at_start: dict[bool, list[str]] = {True: [], False: []}
+    after_forward: list[str] = []
     for name in generators:
+        short = name.removeprefix("rng.")
         left, right = told_now(pair, Phase.STATE, name, "digest")
-        label = f"{name.removeprefix('rng.')} random state"
-        if not left or not right:
-            continue
-        equal = left.digest == right.digest
-        detail = f"{label} {'equal' if equal else 'differs'} when the step starts"
-        if equal and candidate.block.phase >= Phase.FORWARD:
-            after = told_now(pair, Phase.FORWARD, name, "digest", candidate.block.microbatch)
-            if after[0] and after[1] and after[0].digest != after[1].digest:
-                equal, detail = False, f"{label} equal when the step starts, differs after forward"
-        yield Evidence("rng", equal, detail)
+        if left and right:
+            at_start[left.digest == right.digest].append(short)
+        if candidate.block.phase >= Phase.FORWARD:
+            left, right = told_now(pair, Phase.FORWARD, name, "digest", candidate.block.microbatch)
+            if left and right and left.digest != right.digest and short in at_start[True]:
+                after_forward.append(short)
+    for equal, names in at_start.items():
+        if names:
+            word = "equal" if equal else "differs"
+            detail = f"random state {word} when the step starts: {', '.join(names)}"
+            yield Evidence("rng", equal, detail)
+    if after_forward:
+        detail = f"random state differs only after the forward pass: {', '.join(after_forward)}"
+        yield Evidence("rng", False, detail)
 
 
 def _checkpoints(pair: StepPair) -> Iterator[Evidence]:

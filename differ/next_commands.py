@@ -21,11 +21,12 @@ def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tup
     ]
     if first.kind in ("missing", "extra", "hyperparameter", "flag", "sample_id"):
         return tuple(shown)
-    return (
-        record_again(reference, [first.step], "values"),
-        record_again(target, [first.target_step], "values"),
-        *shown,
-    )
+    again = [
+        record_again(trace, [step], "values")
+        for trace, step in ((reference, first.step), (target, first.target_step))
+        if trace.header.capture.get("capture") != "values"
+    ]
+    return (*again, *shown)
 
 
 def record_again(trace: "Trace", steps: Sequence[int], capture: str) -> str:

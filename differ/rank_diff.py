@@ -10,12 +10,13 @@ from traceparity.differ.growth import growth_point
 from traceparity.differ.metrics import Metrics
 from traceparity.differ.policy import PHASES, Policy
 from traceparity.differ.result import Compared, Divergence, GrowthPoint
+from traceparity.differ.settings_evidence import root_class
 from traceparity.differ.sites import JointSites
 from traceparity.differ.step_diff import StepReport, compare_steps
 from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import Steps
 from traceparity.differ.steps import StepAlignment, align_steps, first_phase, is_windowed
-from traceparity.tracefmt.records import Phase
+from traceparity.tracefmt.records import Phase, StepEntry
 
 if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
@@ -35,6 +36,8 @@ class RankReport:
         growth: How far the runs are apart at diverging steps.
         abstain: Reasons why the declared relation cannot be judged.
         notes: What a reader should know beside the verdict.
+        declared: Phases that the policy compares.
+        phases: Phases of which anything was compared.
         undecided: Sites that could not be judged, with their step.
     """
 
@@ -44,6 +47,8 @@ class RankReport:
     growth: list[GrowthPoint] = field(default_factory=list)
     abstain: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    declared: set[str] = field(default_factory=set)
+    phases: set[str] = field(default_factory=set)
     undecided: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -65,7 +70,7 @@ class RankDiff:
         self._sites = JointSites(reference.sites, target.sites, policy)
         self._reference = Side(Steps(reference, self._sites, self._sites.reference, policy))
         self._target = Side(Steps(target, self._sites, self._sites.target, policy))
-        self._report = RankReport(compared=Compared(ranks=1))
+        self._report = RankReport(compared=Compared(ranks=1), declared=set(policy.align.phases))
         self._phases = [Phase[name.upper()] for name in policy.align.phases]
 
     def run(self) -> RankReport:
@@ -92,11 +97,7 @@ class RankDiff:
         equal_before = self._begin_together(alignment)
         for number, target_number in alignment.pairs:
             if self._equal_by_index(number, target_number):
-                counts = self._reference.steps.entries[number].observations
-                skipped = sum(counts[phase] for phase in self._phases)
-                self._report.compared.add(
-                    Compared(steps=1, observations=skipped, skipped_equal=skipped)
-                )
+                self._skip(self._reference.steps.entries[number])
                 continue
             pair = StepPair(
                 self._rank, self._policy, self._sites, self._reference, self._target,
@@ -105,6 +106,13 @@ class RankDiff:
             step_report = compare_steps(pair)
             equal_before = equal_before and step_report.identical
             yield step_report
+
+    def _skip(self, entry: StepEntry) -> None:
+        """Count a step that the index shows to be equal."""
+        seen = [phase for phase in self._phases if any(entry.phase_digests[phase])]
+        skipped = sum(entry.observations[phase] for phase in seen)
+        self._report.compared.add(Compared(steps=1, observations=skipped, skipped_equal=skipped))
+        self._report.phases.update(phase.label for phase in seen)
 
     def _without_last_part(self, alignment: StepAlignment) -> StepAlignment:
         """Without the step that a stopped segment did not finish; the next segment has it whole."""
@@ -136,6 +144,7 @@ class RankDiff:
     def _take(self, step_report: StepReport) -> None:
         report = self._report
         report.compared.add(step_report.compared)
+        report.phases |= step_report.phases
         step = step_report.pair.reference_step
         report.undecided += [(step, site) for site in step_report.undecided]
         if step_report.first is None or step_report.candidate is None:
@@ -143,7 +152,11 @@ class RankDiff:
         divergence = step_report.first
         if not report.divergences:
             found = evidence_for(step_report.pair, step_report.candidate, divergence)
-            divergence = replace(divergence, evidence=divergence.evidence + tuple(found))
+            divergence = replace(
+                divergence,
+                evidence=divergence.evidence + tuple(found),
+                root_class="" if divergence.component else root_class(step_report.pair),
+            )
         report.divergences.append(divergence)
         report.growth.append(growth_point(step_report.pair))
 

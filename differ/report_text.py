@@ -73,7 +73,7 @@ def _place(first: Divergence, paint: Paint) -> list[str]:
     if first.field == "step" and first.reference is None and first.target is None:
         lacking = "target" if first.kind == "missing" else "reference"
         return _row("difference", f"the {lacking} ends before step {first.step}", paint)
-    rows = [("where", f"{first.component or '(root)'}  {first.field}")]
+    rows = [("where", f"{first.component or first.root_class or '(root)'}  {first.field}")]
     if first.reference_name:
         rows.append(("", f"(in the reference {first.reference_name})"))
     if first.call:
@@ -148,7 +148,7 @@ def _growth(result: DiffResult, paint: Paint) -> list[str]:
         point = points[index]
         parts = [f"  step {point.step:<6}"]
         if point.loss:
-            parts.append(f"loss {point.loss[0]:<12.7g} {point.loss[1]:<12.7g}")
+            parts.append(f"loss {point.loss[0]:.7g} against {point.loss[1]:.7g}".ljust(38))
         if point.parameters is not None:
             parts.append(f"parameters {point.parameters:.1e} apart")
         lines.append(" ".join(parts).rstrip())

@@ -53,6 +53,7 @@ class Divergence:
         location: Source line in the reference, else in the target.
         target_location: Source line in the target.
         reference_name: Component in the reference where a rename changed it.
+        root_class: Class of the root module, which has no path, where it is the component.
         order: Sorts divergences of one step, over ranks too.
         evidence: What else was equal or not.
     """
@@ -72,6 +73,7 @@ class Divergence:
     location: str = ""
     target_location: str = ""
     reference_name: str = ""
+    root_class: str = ""
     order: int = 0
     evidence: tuple[Evidence, ...] = ()
 

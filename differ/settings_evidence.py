@@ -14,19 +14,27 @@ _MOST_OTHERS = 3
 _Change = tuple[str, dict[str, Any], dict[str, Any]]
 
 
+def root_class(pair: StepPair) -> str:
+    """The class of the root module, by which people know it."""
+    for name, _, facts in _both(pair):
+        if not name:
+            return str(facts.get("class", ""))
+    return ""
+
+
 def settings_evidence(pair: StepPair, component: str) -> Iterator[Evidence]:
     """Differences of class and settings, those around ``component`` first."""
     near: list[_Change] = []
     far: list[_Change] = []
-    compared_near = 0
+    compared = False
     for name, left, right in _both(pair):
         around = within(component, name) or within(name, component)
-        compared_near += around
+        compared |= name == component
         if left != right:
             (near if around else far).append((name, left, right))
     for name, left, right in near + far[:_MOST_OTHERS]:
         yield from _changes(name, left, right)
-    if compared_near and not near:
+    if compared and not near:
         yield Evidence("settings", True, f"settings of {component or 'the model'} equal")
 
 

@@ -28,6 +28,7 @@ class StepReport:
         first: The first divergence.
         candidate: The place of it.
         identical: Whether nothing at all differed, not even what does not decide.
+        phases: Phases of which anything was compared.
         undecided: Sites that could not be judged, at most a few.
         unmatched: Sites of one side only that the policy allows, at most a few.
     """
@@ -37,6 +38,7 @@ class StepReport:
     first: Divergence | None = None
     candidate: Candidate | None = None
     identical: bool = True
+    phases: set[str] = field(default_factory=set)
     undecided: list[str] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
 
@@ -52,6 +54,8 @@ def compare_steps(pair: StepPair) -> StepReport:
         else:
             found, compared = candidates(pair, block)
         report.compared.observations += compared
+        if compared:
+            report.phases.add(block.phase.label)
         if report.first is None:
             _judge_block(report, relevance, block, found)
     return report
@@ -65,6 +69,9 @@ def _judge_block(
         if _in_blind_spot(pair, candidate):
             report.identical = False
             report.compared.blind += 1
+            continue
+        if _cut_off(pair, candidate):
+            report.identical = False
             continue
         if candidate.structural and not _is_judged(report, candidate):
             continue
@@ -99,15 +106,20 @@ def _in_blind_spot(pair: StepPair, candidate: Candidate) -> bool:
     return any(side.blind(component) for side in lacking)
 
 
+def _cut_off(pair: StepPair, candidate: Candidate) -> bool:
+    """Whether the row that would answer may have been lost with the end of a recording."""
+    if candidate.block.phase == Phase.STATE and not candidate.structural:
+        return False
+    return (
+        candidate.reference_row is None and pair.reference_side.partial(pair.reference_step)
+    ) or (candidate.target_row is None and pair.target_side.partial(pair.target_step))
+
+
 def _is_judged(report: StepReport, candidate: Candidate) -> bool:
     """Whether an observation of one side counts: not if the other side could not have it."""
     pair = report.pair
     report.identical = False
     if not candidate.known:
-        return False
-    if candidate.reference is None and pair.reference_side.partial(pair.reference_step):
-        return False
-    if candidate.target is None and pair.target_side.partial(pair.target_step):
         return False
     if pair.policy.align.unmatched == "allow":
         report.compared.unmatched += 1

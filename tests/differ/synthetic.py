@@ -1,4 +1,4 @@
-"""Synthetic traces: a small training run, written with the real writer, with single rows changed."""
+"""Synthetic traces: a small training run, written with the real writer."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +12,7 @@ from traceparity.tracefmt.records import Flag, Header, Kind, Phase
 from traceparity.tracefmt.rows import Rows, scalar_bytes
 from traceparity.tracefmt.writer import Writer
 
+NO_FLAG = Flag(0)
 STATE = Flag.STATEFUL
 SNAPSHOT = Flag.STATEFUL | Flag.SNAPSHOT
 SIGNS = np.random.default_rng(0).choice(np.float32([-1, 1]), (4096, 1))
@@ -19,13 +20,13 @@ SIGNS = np.random.default_rng(0).choice(np.float32([-1, 1]), (4096, 1))
 
 @dataclass(frozen=True)
 class Seen:
-    """One row to be written; ``value`` is an array for a tensor and plain data for anything else."""
+    """One row to be written; an array is a tensor, anything else plain data."""
 
     phase: Phase
     component: str
     field: str
     value: Any
-    flags: Flag = Flag(0)
+    flags: Flag = NO_FLAG
     microbatch: int = 0
     call: int = 0
     kind: Kind = Kind.SCALAR
@@ -173,7 +174,9 @@ class Run:
                 name = f"{layer}.weight"
                 step.add(Phase.STATE, "optimizer[0]", f"exp_avg[{name}]", moment, flags=SNAPSHOT)
                 count = np.float32(number)
-                step.add(Phase.STATE, "optimizer[0]", f"step[{name}]", np.array(count), flags=SNAPSHOT)
+                step.add(
+                    Phase.STATE, "optimizer[0]", f"step[{name}]", np.array(count), flags=SNAPSHOT
+                )
         for layer in self.layers:
             group = "optimizer[0] group[0]"
             step.add(Phase.STATE, f"{layer}.weight", "group", group, flags=SNAPSHOT)
@@ -214,7 +217,10 @@ class Run:
             step.add(Phase.GRADIENT, f"{layer}.weight", "grad", self.array("grad", layer, number))
         for layer in self.layers:
             name = f"{layer}.weight"
-            weight, moment = self.array("weight", layer, number + 1), self.array("moment", layer, number + 1)
+            weight, moment = (
+                self.array("weight", layer, number + 1),
+                self.array("moment", layer, number + 1),
+            )
             step.add(Phase.OPTIMIZER, name, "value", weight, flags=STATE)
             step.add(Phase.OPTIMIZER, "optimizer[0]", f"exp_avg[{name}]", moment, flags=STATE)
             count = np.array(np.float32(number + 1))

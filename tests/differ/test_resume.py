@@ -1,0 +1,189 @@
+"""A resumed run against the steps of the run that was never interrupted."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic import Run, Step
+
+from traceparity.differ.diff import diff_runs
+from traceparity.differ.policy import Align, Policy
+from traceparity.differ.result import Outcome
+from traceparity.tracefmt.records import Phase
+
+DECLARED = Policy(Align(kind="resume", step_offset=3))
+AUTO = Policy(Align(kind="resume"))
+
+
+def resumed(end: int = 6) -> list[Step]:
+    return Run().steps(end, start=3)
+
+
+@pytest.mark.parametrize("policy", [DECLARED, AUTO])
+def test_a_good_resume_passes_with_declared_and_with_found_offset(bench, policy):
+    result = bench.diff(Run().steps(6), resumed(), policy)
+
+    assert result.outcome is Outcome.PASS
+    assert result.alignment.step_offset == 3
+    assert result.compared.steps == 3
+
+
+def test_the_offset_is_found_by_the_parameters(bench):
+    assert bench.diff(Run().steps(6), resumed(), AUTO).alignment.how == "parameter digest"
+
+
+def test_weights_that_were_not_restored_are_found_where_the_update_count_points(bench):
+    target = resumed()
+    target[0].change("state:embed.weight:value", np.zeros((9, 3), np.float32))
+
+    result = bench.diff(Run().steps(6), target, AUTO)
+
+    assert result.alignment.how == "optimizer step count"
+    assert (result.first.step, result.first.target_step) == (3, 0)
+    assert result.first.component == "embed.weight"
+
+
+def test_weights_that_stay_equal_are_told_apart_by_the_update_count(bench):
+    def frozen(steps: list[Step]) -> list[Step]:
+        for step in steps:
+            for at, row in enumerate(step.rows):
+                if row.field == "value" and row.component.endswith(".weight"):
+                    step.rows[at] = replace(row, value=np.ones((9, 3), np.float32))
+        return steps
+
+    result = bench.diff(frozen(Run().steps(6)), frozen(resumed()), AUTO)
+
+    assert result.outcome is Outcome.PASS
+    assert result.alignment.how == "parameter digest and optimizer step count"
+
+
+def test_no_clue_at_all_abstains_and_names_the_remedy(bench):
+    target = resumed()
+    for row in list(target[0].rows):
+        if row.phase == Phase.STATE and isinstance(row.value, np.ndarray):
+            target[0].change(row.site, np.full(row.value.shape, 7, row.value.dtype))
+
+    result = bench.diff(Run().steps(6), target, AUTO)
+
+    assert result.outcome is Outcome.ABSTAIN
+    assert "--step-offset" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("site", "value", "kind"),
+    [
+        ("state:head.weight:value", np.zeros((9, 3), np.float32), "value"),
+        ("state:body.1.seen:value", np.array(99), "value"),
+        ("state:body.0:training", False, "flag"),
+        ("state:head.weight:requires_grad", False, "flag"),
+        ("state:optimizer[0]:exp_avg[body.0.weight]", np.zeros((9, 3), np.float32), "value"),
+        ("state:optimizer[0]:exp_avg[body.0.weight]", np.zeros((9, 3), np.float64), "dtype"),
+        ("state:head.weight:group", "optimizer[0] group[1]", "flag"),
+        ("state:optimizer[0] group[0]:lr", 0.1, "hyperparameter"),
+        ("state:scheduler.last_epoch:value", 0, "value"),
+    ],
+)
+def test_state_that_was_restored_wrongly_is_named_at_the_seam(bench, site, value, kind):
+    target = resumed()
+    target[0].change(site, value)
+
+    first = bench.diff(Run().steps(6), target, DECLARED).first
+
+    assert (first.step, first.target_step, first.kind) == (3, 0, kind)
+    assert f"{first.phase}:{first.component}:{first.field}" == site
+
+
+def test_state_that_was_not_restored_at_all_is_missing(bench):
+    target = resumed()
+    target[0].rows = [
+        row for row in target[0].rows if "exp_avg" not in row.field or row.value is None
+    ]
+    target[0].rows = [row for row in target[0].rows if row.phase != Phase.OPTIMIZER] + [
+        row for row in resumed()[0].rows if row.phase in (Phase.OPTIMIZER, Phase.SCHEDULER)
+    ]
+
+    first = bench.diff(Run().steps(6), target, DECLARED).first
+
+    assert (first.step, first.phase, first.kind) == (3, "state", "missing")
+    assert first.field == "exp_avg[embed.weight]"
+
+
+def test_state_that_the_reference_never_had_is_extra(bench):
+    target = resumed()
+    target[0].rows.insert(
+        8,
+        replace(
+            target[0].rows[target[0].find("state:optimizer[0]:exp_avg[head.weight]")],
+            field="exp_avg_sq[head.weight]",
+        ),
+    )
+
+    first = bench.diff(Run().steps(6), target, DECLARED).first
+
+    assert (first.step, first.phase, first.kind) == (3, "state", "extra")
+
+
+def test_a_difference_after_the_seam_is_named_with_both_step_numbers(bench):
+    target = resumed()
+    target[2].change("forward:body.0:output[0]", np.zeros((9, 3), np.float32))
+
+    first = bench.diff(Run().steps(6), target, DECLARED).first
+
+    assert (first.step, first.target_step, first.component) == (5, 2, "body.0")
+
+
+def test_wrong_data_after_an_equal_state_happens_and_is_named(bench):
+    target = resumed()
+    target[0].change("data:loader[0]:sample_ids", [0, 1, 2, 3])
+
+    first = bench.diff(Run().steps(6), target, DECLARED).first
+
+    assert (first.step, first.phase, first.kind) == (3, "data", "sample_id")
+
+
+def test_a_resumed_run_must_reach_the_end_of_the_reference(bench):
+    result = bench.diff(Run().steps(6), resumed(5), DECLARED)
+
+    assert result.outcome is Outcome.FAIL
+    assert (result.first.step, result.first.field, result.first.kind) == (5, "step", "missing")
+
+
+def test_a_resume_that_goes_beyond_the_reference_is_a_difference(bench):
+    result = bench.diff(Run().steps(5), resumed(), DECLARED)
+
+    assert (result.first.step, result.first.field, result.first.kind) == (5, "step", "extra")
+
+
+def test_an_offset_beyond_the_reference_compares_nothing_and_abstains(bench):
+    result = bench.diff(Run().steps(6), resumed(), Policy(Align(kind="resume", step_offset=40)))
+
+    assert result.outcome is Outcome.ABSTAIN
+    assert "lines up" in result.reason
+
+
+def test_segments_are_aligned_one_after_the_other(bench):
+    reference = bench.write(Run().steps(8))
+    parts = [bench.write(Run().steps(stop, start)) for start, stop in ((0, 3), (3, 6), (6, 8))]
+
+    result = diff_runs(reference, parts, Policy())
+
+    assert result.outcome is Outcome.PASS
+    assert result.compared.steps == 8
+
+
+def test_a_fault_in_a_later_segment_is_found_at_its_reference_step(bench):
+    reference = bench.write(Run().steps(8))
+    second = Run().steps(8, 3)
+    second[1].change("gradient:head.weight:grad", np.zeros((9, 3), np.float32))
+    parts = [bench.write(Run().steps(3)), bench.write(second)]
+
+    first = diff_runs(reference, parts, Policy()).first
+
+    assert (first.step, first.target_step, first.phase) == (4, 1, "gradient")
+
+
+def test_a_killed_segment_is_no_reason_to_abstain_when_the_next_one_goes_on(bench):
+    reference = bench.write(Run().steps(8))
+    parts = [bench.write(Run().steps(4), complete=False), bench.write(Run().steps(8, 3))]
+
+    assert diff_runs(reference, parts, Policy()).outcome is Outcome.PASS

@@ -1,6 +1,7 @@
-"""Lets the property tests import `trace_story`."""
+"""Lets the property tests import `trace_stories`, and `trace_story` of the format's tests."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tracefmt"))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "tracefmt")]

@@ -126,15 +126,27 @@ class Trace:
             for head in self._chunk_heads(number):
                 yield self._chunk(head)
 
+    def chunk(self, offset: int, length: int) -> Columns:
+        """The observations in one chunk, by its place in `StepEntry.chunks`.
+
+        Raises:
+            TraceFormatError: The chunk is damaged.
+        """
+        with self._locating():
+            return self._chunk(self._chunk_head(offset, length))
+
     def _chunk_heads(self, number: int) -> Iterator[framing.RecordHead]:
         step = self._all_steps.find(number)
         if step is None:
             raise KeyError(number)
         for offset, length in step.chunks:
-            head = framing.read_head(self._stream, offset)
-            if head is None or head.kind != RecordKind.CHUNK or head.end - offset != length:
-                raise TraceFormatError(f"no such chunk lies at byte {offset}")
-            yield head
+            yield self._chunk_head(offset, length)
+
+    def _chunk_head(self, offset: int, length: int) -> framing.RecordHead:
+        head = framing.read_head(self._stream, offset)
+        if head is None or head.kind != RecordKind.CHUNK or head.end - offset != length:
+            raise TraceFormatError(f"no such chunk lies at byte {offset}")
+        return head
 
     def _chunk(self, head: framing.RecordHead) -> Columns:
         _, fields = unpack_chunk(framing.read_payload(self._stream, head))

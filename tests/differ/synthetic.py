@@ -99,7 +99,7 @@ def _append(writer: Writer, rows: Rows, seen: Seen, capture: str) -> None:
         encoded = scalar_bytes(seen.value)
         rows.plain(site, seen.call, seen.microbatch, seen.kind, int(seen.flags), encoded)
         return
-    array = np.ascontiguousarray(seen.value)
+    array = np.asarray(seen.value, order="C")
     data = array.tobytes()
     head = f"{array.dtype}{array.shape}".encode()
     inexact = array.dtype.kind == "f"

@@ -119,9 +119,6 @@ class Session:
 
     def _finish_file(self, reason: str) -> None:
         self._data.finish()
-        if not self._window.open and not self._window.updated:
-            if self._writer.steps_written and len(self._recording.prelude):
-                self._window.rows.extend(self._recording.prelude)
         tail = self._window.open and not self._window.updated
         self._window.flush(tail=tail)
         if self._writer.path is not None:

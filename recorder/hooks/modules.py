@@ -47,13 +47,15 @@ class State(Protocol):
 class _Call:
     """A module call in progress."""
 
-    __slots__ = ("entry", "inputs", "key", "mode", "root", "rows")
+    __slots__ = ("entry", "entered", "inputs", "key", "mode", "root", "rows")
 
     def __init__(self, key: int, entry: ModuleEntry | None, mode: str, *, root: bool) -> None:
         self.key = key
         self.entry = entry
         self.mode = mode
         self.root = root
+        # Of a wrapper: whether the call of what it wraps was seen.
+        self.entered = False
         self.inputs: list[tuple[str, torch.Tensor, int]] = []
         self.rows: Rows | None = None
 
@@ -67,7 +69,7 @@ class ModuleHooks:
         self._state = state
         self._calls = threading.local()
         self._handles: list[Any] = []
-        self._watched: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._watched: dict[int, tuple[weakref.ref[torch.Tensor], int, list[int]]] = {}
         self._on_gradient = recording.guard.hook(self._gradient)
 
     def install(self) -> None:
@@ -154,6 +156,8 @@ class ModuleHooks:
         if mode == "training" and entry is None and outer.entry is not None:
             self._recording.names.refresh(outer.entry.root)
             entry = self._recording.names.modules.get(id(module))
+        if outer.entry is not None and outer.entry.wrapper and entry is not None:
+            outer.entered = True
         return _Call(id(module), entry, mode, root=False)
 
     def _inputs(self, call: _Call, args: Any) -> None:
@@ -188,10 +192,20 @@ class ModuleHooks:
         if call.root:
             self._data.claim_for_training((args, kwargs))
         if call.entry.wrapper:
+            if not call.entered:
+                self._black_box(call.entry, args, kwargs, output)
             return
         self._outputs(call, module, kwargs, output)
         if call.root:
             self._state.rng(Phase.FORWARD)
+
+    def _black_box(self, entry: ModuleEntry, args: Any, kwargs: Any, output: Any) -> None:
+        """A wrapper whose module never ran as Python: only what went in and came out is seen."""
+        self._recording.writer.not_observed(entry.path, "the inside of a torch.compile region")
+        for value in (args, kwargs):
+            for path, leaf in leaves(value, "input"):
+                self._leaf(entry, path, path, leaf, 0)
+        self._results(entry, output)
 
     def _outputs(self, call: _Call, module: torch.nn.Module, kwargs: Any, output: Any) -> None:
         entry = call.entry
@@ -202,6 +216,12 @@ class ModuleHooks:
             if tensor._version != version:
                 self._leaf(entry, ("after", index), f"input_after{index}", tensor, Flag.CONTEXT)
         call.inputs.clear()
+        self._results(entry, output)
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                self._state.buffer_changed(Phase.FORWARD, join(entry.path, name), buffer)
+
+    def _results(self, entry: ModuleEntry, output: Any) -> None:
         if isinstance(output, torch.Tensor):
             self._leaf(entry, "output[0]", "output[0]", output, 0)
             self._watch(entry, "[0]", output)
@@ -210,9 +230,6 @@ class ModuleHooks:
                 self._leaf(entry, path, path, leaf, 0)
                 if isinstance(leaf, torch.Tensor):
                     self._watch(entry, path.removeprefix("output"), leaf)
-        for name, buffer in module._buffers.items():
-            if buffer is not None:
-                self._state.buffer_changed(Phase.FORWARD, join(entry.path, name), buffer)
 
     def _leaf(self, entry: ModuleEntry, key: Any, field: str, leaf: Any, flags: int) -> None:
         recording = self._recording
@@ -256,19 +273,23 @@ class ModuleHooks:
     def _watch(self, entry: ModuleEntry, index: str, output: torch.Tensor) -> None:
         if not output.requires_grad or not output.is_floating_point():
             return
-        key, version = id(output), 0 if output.is_inference() else output._version
-        watched = self._watched.get(key)
-        if watched is not None and watched[1] == version and watched[0]() is output:
-            # The same tensor handed outwards through nested modules: the innermost one has it.
-            # One that was written in place since is another value, with a gradient of its own.
-            return
         site = entry.sites.get(("grad", index))
         if site is None:
             site = self._recording.site(Phase.BACKWARD, entry.path, f"grad_output{index}")
             entry.sites[("grad", index)] = site
-        if site != UNWANTED:
-            self._watched[key] = (weakref.ref(output), version)
-            output.register_hook(functools.partial(self._on_gradient, site))
+        if site == UNWANTED:
+            return
+        key, version = id(output), 0 if output.is_inference() else output._version
+        watched = self._watched.get(key)
+        if watched is not None and watched[1] == version and watched[0]() is output:
+            # The same tensor handed outwards through nested modules has one hook for all of them.
+            # One that was written in place since is another value, with a gradient of its own.
+            if site not in watched[2]:
+                watched[2].append(site)
+            return
+        sites = [site]
+        self._watched[key] = (weakref.ref(output), version, sites)
+        output.register_hook(functools.partial(self._on_gradient, sites))
 
     def _watch_recomputed(self, entry: ModuleEntry, output: Any) -> None:
         # Reentrant checkpointing runs backward through the recomputed graph, so its outputs get
@@ -280,7 +301,7 @@ class ModuleHooks:
             if isinstance(leaf, torch.Tensor):
                 self._watch(entry, path.removeprefix("output"), leaf)
 
-    def _gradient(self, site: int, gradient: torch.Tensor) -> None:
+    def _gradient(self, sites: list[int], gradient: torch.Tensor) -> None:
         if self._recording.idle:
             return
         try:
@@ -288,7 +309,8 @@ class ModuleHooks:
         except Unobservable:
             # Its output was noted as not observed already.
             return
-        self._recording.summary(Phase.BACKWARD, site, summary)
+        for site in sites:
+            self._recording.summary(Phase.BACKWARD, site, summary)
 
     def forget(self) -> None:
         """Forget the tensors of the step that ended."""

@@ -74,7 +74,6 @@ class SchedulerHooks:
                     always=True,
                 )  # fmt: skip
         self._counters(Phase.SCHEDULER, scheduler, name, always=True, flags=0)
-        window.flush()
 
     def window_opens(self) -> None:
         """Record the counters of all schedulers."""

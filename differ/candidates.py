@@ -8,6 +8,7 @@ import numpy as np
 from traceparity.differ.matching import Matches, match_rows
 from traceparity.differ.observation import Observation
 from traceparity.differ.sites import Ids
+from traceparity.differ.sketch_scan import surely_close
 from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import Block, StepView
 from traceparity.tracefmt.records import Phase
@@ -54,20 +55,38 @@ class Candidate:
         )
 
 
-def candidates(pair: StepPair, block: Block) -> tuple[list[Candidate], int]:
-    """The candidates of a block, in order, and how many pairs of rows were compared."""
-    found: list[Candidate] = []
-    compared = 0
+@dataclass(slots=True)
+class Candidates:
+    """What a block has.
+
+    Attributes:
+        found: The candidates, in order.
+        compared: How many pairs of rows were compared.
+        close: How many of them differ by so little that their sketches satisfy the rule.
+    """
+
+    found: list[Candidate]
+    compared: int = 0
+    close: int = 0
+
+
+def candidates(pair: StepPair, block: Block) -> Candidates:
+    """Compare the rows of a block."""
+    result = Candidates([])
+    found = result.found
     for matches in _matches(pair, block):
-        found += _unequal(pair, block, matches)
+        unequal = _unequal(pair, matches)
+        close = surely_close(pair, matches.reference[unequal], matches.target[unequal])
+        result.close += int(close.sum())
+        found += _pairs(pair, block, matches, unequal[~close].tolist())
         found += _one_sided(pair, block, matches)
-        compared += len(matches.reference)
+        result.compared += len(matches.reference)
     found.sort(key=lambda candidate: candidate.order)
     if block.phase == Phase.BACKWARD and all(_is_gradient(pair, each) for each in found):
         # Every activation's gradient is equal, so the order of the backward pass says nothing:
         # what was accumulated before differs. Parameters come in their own order.
         found.sort(key=lambda candidate: _parameter_number(pair, candidate))
-    return found, compared
+    return result
 
 
 def _parameter_number(pair: StepPair, candidate: Candidate) -> int:
@@ -97,7 +116,8 @@ def _rows(view: StepView, block: Block) -> Ids:
     return np.flatnonzero(view.judged & (view.block == block.number))
 
 
-def _unequal(pair: StepPair, block: Block, matches: Matches) -> Iterator[Candidate]:
+def _unequal(pair: StepPair, matches: Matches) -> Ids:
+    """Which pairs of rows are not bit-equal."""
     left, right = pair.reference.columns, pair.target.columns
     rows, target_rows = matches.reference, matches.target
     differs = (left.digest[rows] != right.digest[target_rows]).any(axis=1)
@@ -106,13 +126,19 @@ def _unequal(pair: StepPair, block: Block, matches: Matches) -> Iterator[Candida
         differs |= left.kind[rows] == 0
     if pair.policy.align.device == "compare":
         differs |= _devices_differ(pair, rows, target_rows)
-    for index in np.flatnonzero(differs).tolist():
-        row, target_row = int(rows[index]), int(target_rows[index])
+    return np.flatnonzero(differs)
+
+
+def _pairs(
+    pair: StepPair, block: Block, matches: Matches, indices: list[int]
+) -> Iterator[Candidate]:
+    for index in indices:
+        row, target_row = int(matches.reference[index]), int(matches.target[index])
         yield Candidate(
             order=(0, row, 0, target_row),
             site=int(pair.reference.site[row]),
             block=block,
-            call=int(left.call[row]),
+            call=int(pair.reference.columns.call[row]),
             reference=(pair.reference_step, row),
             target=(pair.target_step, target_row),
             reference_row=row,

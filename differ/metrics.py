@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from traceparity.differ.observation import Observation
 
-_LOWER, _UPPER = 0.74, 1.48
+LOWER, UPPER = 0.74, 1.48
 """Bounds of true over estimated distance; one in 5000 sketches of 61 sums lies outside."""
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 """What float32 accumulation may add to a sketch, relative to the tensors' norms."""
 
 
@@ -158,8 +158,8 @@ def sketch_distance(reference: Observation, target: Observation) -> Distance | N
     value = float(np.linalg.norm(difference))
     if not math.isfinite(value):
         return None
-    noise = _ROUNDING * (_finite(reference.norm) + _finite(target.norm))
-    return Distance(value, max(0.0, _LOWER * value - noise), _UPPER * value + noise)
+    noise = ROUNDING * (_finite(reference.norm) + _finite(target.norm))
+    return Distance(value, max(0.0, LOWER * value - noise), UPPER * value + noise)
 
 
 def _finite(number: float) -> float:

@@ -1,5 +1,6 @@
 """One observation as a value, taken out of the columns when somebody looks closer."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +83,7 @@ class Observation:
         dtype = numpy_dtype(self.dtype)
         if dtype is None:
             return None
-        count = int(np.prod(self.shape, dtype=np.int64))
+        count = math.prod(self.shape)
         if count * dtype.itemsize != len(self.data):
             return None
         return np.frombuffer(self.data, dtype).reshape(self.shape)
@@ -100,8 +101,8 @@ def numpy_dtype(name: str) -> np.dtype[Any] | None:
     return None
 
 
-def observe(trace: Trace, columns: Columns, row: int) -> Observation:
-    """The observation in a row.
+def observe(trace: Trace, columns: Columns, row: int, *, longest: int | None = None) -> Observation:
+    """The observation in a row; the bytes of a tensor only up to ``longest`` of them.
 
     Raises:
         TraceFormatError: Its value is damaged.
@@ -109,6 +110,7 @@ def observe(trace: Trace, columns: Columns, row: int) -> Observation:
     kind = Kind(int(columns.kind[row]))
     sketch_row = int(columns.sketch_row[row])
     minimum, maximum, norm = (float(number) for number in columns.stats[row])
+    kept = kind == Kind.TENSOR and (longest is None or columns.value_length[row] <= longest)
     return Observation(
         kind=kind,
         dtype=trace.strings[columns.dtype[row]].removeprefix("torch."),
@@ -121,6 +123,6 @@ def observe(trace: Trace, columns: Columns, row: int) -> Observation:
         nonfinite=int(columns.nonfinite[row]),
         flags=Flag(int(columns.flags[row])),
         sketch=columns.sketches[sketch_row] if sketch_row >= 0 else None,
-        data=trace.value(columns, row) if kind == Kind.TENSOR else None,
+        data=trace.value(columns, row) if kept else None,
         plain=trace.scalar(columns, row) if kind != Kind.TENSOR else None,
     )

@@ -16,6 +16,7 @@ from traceparity.differ.step_diff import StepReport, compare_steps
 from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import Steps
 from traceparity.differ.steps import StepAlignment, align_steps, first_phase, is_windowed
+from traceparity.differ.types import TypeTable
 from traceparity.tracefmt.records import Phase, StepEntry
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class RankDiff:
         self._sites = JointSites(reference.sites, target.sites, policy)
         self._reference = Side(Steps(reference, self._sites, self._sites.reference, policy))
         self._target = Side(Steps(target, self._sites, self._sites.target, policy))
+        self._types = TypeTable(reference, target)
         self._report = RankReport(compared=Compared(ranks=1), declared=set(policy.align.phases))
         self._phases = [Phase[name.upper()] for name in policy.align.phases]
 
@@ -101,7 +103,7 @@ class RankDiff:
                 continue
             pair = StepPair(
                 self._rank, self._policy, self._sites, self._reference, self._target,
-                number, target_number, equal_before,
+                number, target_number, self._types, equal_before,
             )  # fmt: skip
             step_report = compare_steps(pair)
             equal_before = equal_before and step_report.identical

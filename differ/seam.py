@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceparity.differ.candidates import Candidate
+from traceparity.differ.candidates import Candidate, Candidates
 from traceparity.differ.carry import CarriedState
 from traceparity.differ.names import is_flag, is_group, optimizer_state_parameter, scheduler_of
 from traceparity.differ.step_pair import StepPair
@@ -18,8 +18,8 @@ def is_seam(pair: StepPair) -> bool:
     return pair.reference.is_snapshot != pair.target.is_snapshot
 
 
-def seam_candidates(pair: StepPair) -> tuple[list[Candidate], int]:
-    """The candidates of the ``state`` block at a seam, in order; how many things were compared."""
+def seam_candidates(pair: StepPair) -> Candidates:
+    """Compare a full listing with the state that the other side carries to that step."""
     listed_is_target = pair.target.is_snapshot
     listed = pair.target if listed_is_target else pair.reference
     other = pair.reference_side if listed_is_target else pair.target_side
@@ -27,7 +27,7 @@ def seam_candidates(pair: StepPair) -> tuple[list[Candidate], int]:
     state = other.carry.start_of(number)
     rows = np.flatnonzero(listed.judged & listed.stateful & (listed.block == STATE_BLOCK.number))
     found = list(_candidates(pair, listed, rows.tolist(), state, listed_is_target))
-    return sorted(found, key=lambda candidate: candidate.order), len(rows)
+    return Candidates(sorted(found, key=lambda candidate: candidate.order), len(rows))
 
 
 def _candidates(

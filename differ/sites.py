@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,19 @@ class JointSites:
             else [False] * len(self.sites),
             np.bool_,
         )
+
+    @cached_property
+    def sketch_limits(self) -> npt.NDArray[np.float64] | None:
+        """The limit of each joint number whose rule is a relative distance alone, else NaN."""
+        if not self._policy.rules:
+            return None
+        rules = [self.rule(number) for number in range(len(self.sites))]
+        limits = [
+            rule.rel_l2 if rule.rel_l2 is not None and not rule.elementwise else np.nan
+            for rule in rules
+        ]
+        found = np.array(limits, np.float64)
+        return None if np.isnan(found).all() else found
 
     def _side(self, entries: Sequence[SiteEntry], *, renamed: bool) -> SideTable:
         joint, location = np.empty(len(entries), np.int64), {}

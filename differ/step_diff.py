@@ -11,7 +11,6 @@ from traceparity.differ.relevance import Relevance
 from traceparity.differ.result import Compared, Divergence
 from traceparity.differ.seam import STATE_BLOCK, is_seam, seam_candidates
 from traceparity.differ.step_pair import StepPair
-from traceparity.differ.step_view import Block
 from traceparity.tracefmt.records import Phase
 
 _EQUAL = Verdict(Relation.EQUAL)
@@ -49,21 +48,17 @@ def compare_steps(pair: StepPair) -> StepReport:
     relevance = Relevance(pair)
     seam = is_seam(pair)
     for block in pair.blocks:
-        if seam and block == STATE_BLOCK:
-            found, compared = seam_candidates(pair)
-        else:
-            found, compared = candidates(pair, block)
-        report.compared.observations += compared
-        if compared:
+        found = seam_candidates(pair) if seam and block == STATE_BLOCK else candidates(pair, block)
+        report.compared.observations += found.compared
+        report.identical &= not found.close
+        if found.compared:
             report.phases.add(block.phase.label)
         if report.first is None:
-            _judge_block(report, relevance, block, found)
+            _judge_block(report, relevance, found.found)
     return report
 
 
-def _judge_block(
-    report: StepReport, relevance: Relevance, block: Block, found: list[Candidate]
-) -> None:
+def _judge_block(report: StepReport, relevance: Relevance, found: list[Candidate]) -> None:
     pair = report.pair
     for candidate in found:
         if _in_blind_spot(pair, candidate):

@@ -12,6 +12,7 @@ from traceparity.differ.names import within
 from traceparity.differ.observation import Observation
 from traceparity.differ.policy import Policy
 from traceparity.differ.step_view import Block, Steps, StepView, block_of
+from traceparity.differ.types import TypeTable
 
 if TYPE_CHECKING:
     from traceparity.differ.sites import JointSites
@@ -57,6 +58,7 @@ class StepPair:
         target_side: The target's trace.
         reference_step: Number in the reference.
         target_step: Number in the target.
+        types: The joint table of dtypes and shapes.
         equal_before: Whether all steps before are known to be equal from the beginning.
     """
 
@@ -67,6 +69,7 @@ class StepPair:
     target_side: Side
     reference_step: int
     target_step: int
+    types: TypeTable
     equal_before: bool
 
     @cached_property

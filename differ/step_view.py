@@ -90,6 +90,8 @@ class StepView:
         judged = ~self.context
         if policy.align.evaluation == "compare":
             judged |= self.evaluation
+        if policy.align.order == "free":
+            judged &= self.phase != Phase.DATA
         # Recomputation repeats a forward pass inside backward: no event of the training itself.
         repeated = (self.columns.flags & Flag.RECOMPUTED) != 0
         judged &= ~repeated | self.stateful

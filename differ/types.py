@@ -1,0 +1,47 @@
+"""Numbers for dtypes and shapes that mean the same in both traces."""
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceparity.differ.sites import Ids
+from traceparity.differ.step_view import Mask
+from traceparity.tracefmt.records import Columns
+
+if TYPE_CHECKING:
+    from traceparity.tracefmt.reader import Trace
+
+
+class TypeTable:
+    """Compares the dtypes and shapes of two traces by number."""
+
+    def __init__(self, reference: "Trace", target: "Trace") -> None:
+        self._reference = reference
+        self._target = target
+
+    def same(self, left: Columns, rows: Ids, right: Columns, target_rows: Ids) -> Mask:
+        """Which pairs of tensors have one dtype and one shape."""
+        dtypes, shapes = self._dtypes, self._shapes
+        mask: Mask = dtypes[0][left.dtype[rows]] == dtypes[1][right.dtype[target_rows]]
+        mask &= shapes[0][left.shape[rows]] == shapes[1][right.shape[target_rows]]
+        return mask
+
+    @cached_property
+    def _dtypes(self) -> tuple[Ids, Ids]:
+        return _numbered(self._reference.strings, self._target.strings)
+
+    @cached_property
+    def _shapes(self) -> tuple[Ids, Ids]:
+        return _numbered(self._reference.shapes, self._target.shapes)
+
+
+def _numbered(left: Sequence[Hashable], right: Sequence[Hashable]) -> tuple[Ids, Ids]:
+    """Numbers for the entries of two tables, equal where the entries are."""
+    numbers: dict[Hashable, int] = {}
+    ids = [
+        np.array([numbers.setdefault(item, len(numbers)) for item in table], np.int64)
+        for table in (left, right)
+    ]
+    return ids[0], ids[1]

@@ -20,7 +20,9 @@ FAILED = 125
     epilog="The exit status is the program's own; 125 when recording cannot begin, 126 and 127"
     " when the program cannot be run or found.",
 )
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Trace to write [<script>.trace].")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Trace to write [<script>.trace]."
+)
 @click.option("--overwrite", is_flag=True, help="Replace a trace that exists.")
 @click.option("--capture", type=click.Choice(LEVELS), help="What to keep of tensors [sketch].")
 @click.option("--steps", metavar="RANGES", help="Steps to record, e.g. 0:10,500:510.")
@@ -49,7 +51,7 @@ def record(
     \b
         tp-record -o a.trace -- train.py --lr 3e-4
         tp-record -o a.trace -- torchrun --nproc-per-node 2 train.py
-    """
+    """  # noqa: D301 - click wants the character, not the escape
     if target[:1] == ("--",):
         target = target[1:]
     if not target:

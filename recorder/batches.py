@@ -9,7 +9,6 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 import xxhash
 
@@ -92,14 +91,14 @@ def sample_digests(found: list[torch.Tensor], ids: list[Any] | None) -> list[int
             continue
         row = leaf.numel() // count * leaf.element_size()
         if row:
-            memory = memoryview(_bytes_of(dense_cpu(leaf)))
+            memory = _bytes_of(dense_cpu(leaf))
             for index, hasher in enumerate(hashers):
                 hasher.update(memory[index * row : (index + 1) * row])
     return [hasher.intdigest() for hasher in hashers]
 
 
-def _bytes_of(dense: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return dense.view(-1).view(torch.uint8).numpy()
+def _bytes_of(dense: torch.Tensor) -> Any:
+    return memoryview(dense.view(-1).view(torch.uint8).numpy().data)
 
 
 def storage_of(tensor: torch.Tensor) -> int:
@@ -112,7 +111,7 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 
 class Waiting:
-    """The batches that have not been used yet, and the evaluation call that may still be a teacher's."""
+    """The batches that were not used yet, and an evaluation call that may be a teacher's."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -138,7 +137,9 @@ class Waiting:
             if batch.feeds(storages, set()):
                 return batch
         digests = self._digests(found)
-        return next((batch for batch in reversed(self._batches) if batch.feeds(set(), digests)), None)
+        return next(
+            (batch for batch in reversed(self._batches) if batch.feeds(set(), digests)), None
+        )
 
     def _digests(self, found: list[torch.Tensor]) -> set[bytes]:
         digests = set()
@@ -166,7 +167,7 @@ class Waiting:
         self._claimed_in = (window.number, window.microbatch)
 
     def claim_latest(self) -> None:
-        """Without any claim in this micro-batch: take the last batch fetched since the last calls."""
+        """Without a claim in this micro-batch: take the last batch fetched since the last call."""
         window = self._recording.window
         if not self._batches or self._claimed_in == (window.number, window.microbatch):
             return
@@ -179,7 +180,7 @@ class Waiting:
             self.claim(batch)
 
     def hold(self, batch: Batch | None, rows: Rows) -> None:
-        """An evaluation call ended: it may still be a teacher's, if its batch is trained on next."""
+        """An evaluation call ended: it was a teacher's if its batch is trained on next."""
         self.release()
         if batch is None:
             self._recording.rows.extend(rows)
@@ -193,7 +194,7 @@ class Waiting:
             self._held = None
 
     def training_begins(self, args: Any) -> Rows | None:
-        """Before a window moves on: the held call's rows, if it used the batch of this training call."""
+        """Before a window moves on: the held call's rows, if this training call has its batch."""
         if self._held is None:
             return None
         batch, rows = self._held
@@ -229,9 +230,7 @@ class Waiting:
         ids = Kind.SAMPLE_IDS
         recording.plain(Phase.DATA, component, "sample_ids", batch.sample_ids, flags, ids)
         context = Flag.CONTEXT
-        recording.plain(
-            Phase.DATA, component, "sample_digests", batch.sample_digests, context, ids
-        )
+        recording.plain(Phase.DATA, component, "sample_digests", batch.sample_digests, context, ids)
         for name in ("epoch", "number", "worker", "dataset_length"):
             field_name = "index" if name == "number" else name
             recording.plain(Phase.DATA, component, field_name, getattr(batch, name), context)

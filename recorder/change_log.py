@@ -10,7 +10,7 @@ from traceparity.recorder.recording import UNWANTED, Recording, plain_value
 from traceparity.tracefmt.records import Flag, Phase
 
 SMALL = 1 << 16
-"""Bytes up to which a tensor is always read again, since writes through ``.data`` bump no version."""
+"""Bytes up to which a tensor is always read again: writes through ``.data`` bump no version."""
 
 
 class _Known(NamedTuple):

@@ -118,6 +118,7 @@ def _cpu() -> str:
 
 
 def _devices() -> list[str]:
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    initialized: Any = torch.cuda.is_initialized
+    if torch.cuda.is_available() and initialized():
         return [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
     return []

@@ -40,7 +40,7 @@ class Summary(NamedTuple):
     external: tuple[int, int] | None
 
 
-class Unobservable(Exception):  # noqa: N818 - says what the tensor is, not what went wrong
+class Unobservable(Exception):
     """The tensor has no values that could be read (meta, fake, functorch-wrapped)."""
 
 
@@ -131,7 +131,9 @@ class Observer:
         if device is None:
             device = self._devices[local.device] = self._writer.string(str(local.device))
         if local.layout is not torch.strided or local.is_quantized or local.is_nested:
-            fingerprint = digest.joined_digest([self._parts(part) for part in parts_of(local)], seed)
+            fingerprint = digest.joined_digest(
+                [self._parts(part) for part in parts_of(local)], seed
+            )
             return Summary(dtype, device, shape, fingerprint, _NO_STATS, 0, None, None, None)
         dense = dense_cpu(local)
         fingerprint = digest.dense_digest(dense, seed)
@@ -156,9 +158,7 @@ class Observer:
             self._meta[key] = found
         return found
 
-    def _numbers(
-        self, dense: torch.Tensor
-    ) -> tuple[tuple[float, float, float], int, bytes | None]:
+    def _numbers(self, dense: torch.Tensor) -> tuple[tuple[float, float, float], int, bytes | None]:
         dtype = dense.dtype
         if not dense.numel() or dtype is torch.bool:
             return _NO_STATS, 0, None
@@ -168,12 +168,12 @@ class Observer:
         flat = torch.view_as_real(dense).view(-1) if dtype.is_complex else dense.view(-1)
         if flat.dtype is not torch.float32:
             flat = flat.to(torch.float32)
-        low, high = torch.aminmax(flat)
         norm = torch.linalg.vector_norm(flat).item()
         nonfinite = 0 if math.isfinite(norm) else int(flat.numel() - flat.isfinite().sum().item())
-        sketch = None
-        if self._sketcher is not None:
-            sketch = self._sketcher.sketch(flat).numpy().tobytes()
+        if self._sketcher is None:
+            return (math.nan, math.nan, norm), nonfinite, None
+        low, high = torch.aminmax(flat)
+        sketch = self._sketcher.sketch(flat).numpy().tobytes()
         return (low.item(), high.item(), norm), nonfinite, sketch
 
     def _kept(

@@ -217,7 +217,7 @@ def begin(session: Session) -> Session:
     Raises:
         RuntimeError: Another one is running.
     """
-    global _current  # noqa: PLW0603 - torch has one set of global hooks, so has this process
+    global _current
     if _current is not None and _current.guard.active:
         raise RuntimeError("a recording is already running in this process")
     _current = session
@@ -274,5 +274,3 @@ def is_terminal() -> bool:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):
         return False
-
-

@@ -45,7 +45,7 @@ class Settings:
         """
         if self.capture not in LEVELS:
             raise SettingsError(f"capture {self.capture!r} is none of {', '.join(LEVELS)}")
-        if not isinstance(self.every, int) or self.every < 1:
+        if self.every < 1:
             raise SettingsError(f"every must be 1 or more, not {self.every!r}")
         known = [phase.label for phase in Phase]
         for phase in self.phases:
@@ -77,7 +77,9 @@ class Settings:
     def as_data(self) -> dict[str, Any]:
         """The settings as plain data, for the header and the environment of a child."""
         data = asdict(self)
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
+        return {
+            key: list(value) if isinstance(value, tuple) else value for key, value in data.items()
+        }
 
 
 def parse_steps(text: str) -> tuple[tuple[int, int | None], ...]:

@@ -28,7 +28,6 @@ class Window:
         updated: Whether an optimizer has stepped in it.
         recording: Whether the settings want this step.
         microbatch: Number of the forward/backward pass.
-        micro_batches: How many passes the window has had.
         rows: What was seen and not yet written.
         gap: Whether the step before this one was left out of the recording.
     """
@@ -60,6 +59,7 @@ class Window:
 
     @property
     def micro_batches(self) -> int:
+        """How many forward/backward passes the window has had."""
         return self.microbatch + 1
 
     def call(self, site: int) -> int:

@@ -1,33 +1,23 @@
 """Backward: the loss that it starts from, and the buffers that the pass changed."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from traceparity.recorder.guard import inside_backward
+from traceparity.recorder.hooks.data import DataHooks
 from traceparity.recorder.hooks.gradients import GradientHooks
+from traceparity.recorder.hooks.state import StateHooks
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import Recording
 from traceparity.tracefmt.records import Phase
-
-
-class State(Protocol):
-    """The part of the state hooks that a backward needs."""
-
-    def buffers(self, phase: Phase) -> None: ...
-
-
-class Data(Protocol):
-    """The part of the data hooks that a backward needs."""
-
-    def claim_latest(self) -> None: ...
 
 
 class BackwardHooks:
     """Sees ``torch.autograd.backward``, which ``Tensor.backward`` calls."""
 
     def __init__(
-        self, recording: Recording, state: State, data: Data, gradients: GradientHooks
+        self, recording: Recording, state: StateHooks, data: DataHooks, gradients: GradientHooks
     ) -> None:
         self._recording = recording
         self._gradients = gradients

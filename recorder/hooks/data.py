@@ -1,4 +1,4 @@
-"""Data: what loaders deliver, with sample IDs from the sampler. Nothing is drawn, nothing iterated."""
+"""Data: what loaders deliver, with sample IDs from the sampler. Nothing is drawn or iterated."""
 
 import functools
 import weakref
@@ -50,9 +50,7 @@ class DataHooks:
         patches.after(DataLoader, "__iter__", self._pass_begins)
         patches.after(iterator, "_next_index", self._index_sent)
         patches.after(iterator, "_reset", self._reset)
-        patches.before(
-            dataloader._MultiProcessingDataLoaderIter, "_process_data", self._arrived
-        )
+        patches.before(dataloader._MultiProcessingDataLoaderIter, "_process_data", self._arrived)
         patches.replace(iterator, "__next__", self._patched_next)
 
     # -- loaders and passes -------------------------------------------------------------------
@@ -208,4 +206,3 @@ def _length(dataset: Any) -> int | None:
         return len(dataset)
     except TypeError:
         return None
-

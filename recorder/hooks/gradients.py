@@ -36,7 +36,8 @@ class GradientHooks:
             watched.pop(key, None)
 
         hook = functools.partial(self._hook, name)
-        handle = parameter.register_post_accumulate_grad_hook(hook)
+        register: Any = parameter.register_post_accumulate_grad_hook
+        handle = register(hook)
         self._watched[key] = (weakref.ref(parameter, forget), handle)
 
     def remove(self) -> None:
@@ -106,4 +107,3 @@ def install_clipping(recording: Recording, patches: Patches) -> None:
     for holder in (torch.nn.utils, sys.modules["torch.nn.utils.clip_grad"]):
         patches.after(holder, "clip_grad_norm_", norm_clipped)
         patches.after(holder, "clip_grad_value_", value_clipped)
-

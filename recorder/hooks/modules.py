@@ -8,12 +8,14 @@ nodes, which makes valid programs crash and reorders sums.
 import functools
 import threading
 import weakref
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 
 from traceparity.recorder.guard import inside_backward, inside_transform
+from traceparity.recorder.hooks.data import DataHooks
+from traceparity.recorder.hooks.state import StateHooks
 from traceparity.recorder.leaves import leaves, tensors
 from traceparity.recorder.naming import ModuleEntry, join
 from traceparity.recorder.observe import Unobservable
@@ -24,30 +26,10 @@ from traceparity.tracefmt.rows import Rows
 _EVALUATION = Flag.CONTEXT | Flag.EVALUATION
 
 
-class Data(Protocol):
-    """The part of the data hooks that a root's call needs."""
-
-    def before_training(self, args: Any) -> Rows | None: ...
-
-    def claim_for_training(self, args: Any) -> None: ...
-
-    def claim_for_evaluation(self, args: Any, rows: Rows) -> None: ...
-
-
-class State(Protocol):
-    """The part of the state hooks that a root's call needs."""
-
-    def root_joined(self, root: ModuleEntry) -> None: ...
-
-    def rng(self, phase: Phase) -> None: ...
-
-    def buffer_changed(self, phase: Phase, name: str, buffer: torch.Tensor) -> None: ...
-
-
 class _Call:
     """A module call in progress."""
 
-    __slots__ = ("entry", "entered", "inputs", "key", "mode", "root", "rows")
+    __slots__ = ("entered", "entry", "inputs", "key", "mode", "root", "rows")
 
     def __init__(self, key: int, entry: ModuleEntry | None, mode: str, *, root: bool) -> None:
         self.key = key
@@ -63,7 +45,7 @@ class _Call:
 class ModuleHooks:
     """The global module hooks."""
 
-    def __init__(self, recording: Recording, data: Data, state: State) -> None:
+    def __init__(self, recording: Recording, data: DataHooks, state: StateHooks) -> None:
         self._recording = recording
         self._data = data
         self._state = state
@@ -162,7 +144,7 @@ class ModuleHooks:
 
     def _inputs(self, call: _Call, args: Any) -> None:
         entry = call.entry
-        assert entry is not None  # noqa: S101 - the caller has checked it
+        assert entry is not None
         for index, arg in enumerate(args):
             if isinstance(arg, torch.Tensor):
                 self._leaf(entry, ("input", index), f"input[{index}]", arg, 0)
@@ -209,7 +191,7 @@ class ModuleHooks:
 
     def _outputs(self, call: _Call, module: torch.nn.Module, kwargs: Any, output: Any) -> None:
         entry = call.entry
-        assert entry is not None  # noqa: S101 - the caller has checked it
+        assert entry is not None
         for path, leaf in leaves(kwargs, "input"):
             self._leaf(entry, path, path, leaf, 0)
         for index, tensor, version in call.inputs:
@@ -289,7 +271,8 @@ class ModuleHooks:
             return
         sites = [site]
         self._watched[key] = (weakref.ref(output), version, sites)
-        output.register_hook(functools.partial(self._on_gradient, sites))
+        register: Any = output.register_hook
+        register(functools.partial(self._on_gradient, sites))
 
     def _watch_recomputed(self, entry: ModuleEntry, output: Any) -> None:
         # Reentrant checkpointing runs backward through the recomputed graph, so its outputs get

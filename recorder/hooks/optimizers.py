@@ -99,9 +99,7 @@ class OptimizerHooks:
                 path = names.parameter(parameter)
                 if path is None:
                     # A master copy, or a parameter of no module.
-                    path = names.name_parameter(
-                        parameter, f"{name} group[{number}] param[{index}]"
-                    )
+                    path = names.name_parameter(parameter, f"{name} group[{number}] param[{index}]")
                 yield number, parameter, path
 
     def _hyperparameters(
@@ -173,9 +171,7 @@ class OptimizerHooks:
         name = self.registry.name(optimizer)
         named = list(self._parameters(optimizer, name))
         for _, parameter, path in named:
-            self._log.tensor(
-                Phase.OPTIMIZER, path, "value", parameter, always=True, reread=True
-            )
+            self._log.tensor(Phase.OPTIMIZER, path, "value", parameter, always=True, reread=True)
         for _, parameter, path in named:
             for field, value in state_entries(optimizer, parameter, path):
                 self._log.value(Phase.OPTIMIZER, name, field, value, always=True, reread=True)

@@ -62,7 +62,9 @@ class StateHooks:
     def _values(
         self, members: list[tuple[ModuleEntry, torch.nn.Module]], full: bool, flags: int
     ) -> list[tuple[str, str, str]]:
-        names, shared, storages = self._recording.names, [], {}
+        names = self._recording.names
+        shared: list[tuple[str, str, str]] = []
+        storages: dict[int, str] = {}
         for entry, module in members:
             for own, tensor in (*module._parameters.items(), *module._buffers.items()):
                 if tensor is None:
@@ -144,12 +146,13 @@ def rng_digests(*, everything: bool) -> list[tuple[str, str]]:
         return found
     if "numpy.random" in sys.modules:
         state = np.random.get_state(legacy=False)
-        inner = state["state"]  # type: ignore[call-overload]  # a dict when it is not legacy
+        inner = state["state"]
         found.append(("rng.numpy", _hex(repr(inner["pos"]).encode() + inner["key"].tobytes())))
     version, words, gauss = random.getstate()
     packed = np.array(words, np.uint64).tobytes()
     found.append(("rng.python", _hex(packed + repr((version, gauss)).encode())))
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    initialized: Any = torch.cuda.is_initialized
+    if torch.cuda.is_available() and initialized():
         for index in range(torch.cuda.device_count()):
             device_state = torch.cuda.get_rng_state(index).numpy().tobytes()
             found.append((f"rng.cuda[{index}]", _hex(device_state)))

@@ -23,6 +23,10 @@ MAX_INLINE = 1 * MIB
 """Bytes of a tensor's value inside a chunk; longer ones lie in value records."""
 MAX_PLAIN = 8 * MIB
 """Bytes of a plain value: a scalar, a marker or sample IDs."""
+MAX_PLAIN_CONTAINERS = 1 << 16
+"""Lists and maps of a plain value or a header together."""
+MAX_PLAIN_DEPTH = 64
+"""Lists and maps inside one another."""
 
 MAX_STRINGS = 1 << 20
 MAX_STRING_BYTES = 32 * MIB

@@ -5,7 +5,7 @@ before anything is built, small, and with few containers.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import msgpack
@@ -13,7 +13,6 @@ import msgpack
 from traceparity.tracefmt import limits
 from traceparity.tracefmt.errors import TraceFormatError
 
-_MAX_CONTAINERS = 1 << 16
 _TYPES = frozenset((type(None), bool, int, float, str, bytes, list, dict))
 _NAN = float("nan")
 _SIMPLE = frozenset((type(None), bool, int, str, bytes))
@@ -27,27 +26,41 @@ def encode_plain(value: Any) -> bytes:
 
     Raises:
         TypeError: The value is no plain data.
-        ValueError: It is longer than a plain value may be, or nested too deeply.
+        ValueError: It is longer or more deeply nested than a plain value may be.
         OverflowError: An integer needs more than 64 bits.
     """
-    packed = msgpack.packb(_canonical(value), use_bin_type=True, unicode_errors="backslashreplace")
+    plain = value if type(value) in _SIMPLE else _Canonical().form(value, 0)
+    packed = msgpack.packb(plain, use_bin_type=True, unicode_errors="backslashreplace")
     assert packed is not None  # packb returns None only when it is given a buffer
     if len(packed) > limits.MAX_PLAIN:
         raise ValueError(f"a plain value of {len(packed)} bytes (limit {limits.MAX_PLAIN})")
     return bytes(packed)
 
 
-def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            raise TypeError("a plain map has texts as keys")
-        return {key: _canonical(value[key]) for key in sorted(value)}
-    if isinstance(value, list | tuple):
-        # Lists of sample IDs are long, and have nothing to make canonical.
-        if _SIMPLE.issuperset(map(type, value)):
-            return value
-        return [_canonical(item) for item in value]
-    return _NAN if isinstance(value, float) and math.isnan(value) else value
+class _Canonical:
+    """Makes one form of all equal values."""
+
+    def __init__(self) -> None:
+        self._left = limits.MAX_PLAIN_CONTAINERS
+
+    def form(self, value: Any, depth: int) -> Any:
+        if isinstance(value, dict):
+            self._count(depth)
+            if not all(isinstance(key, str) for key in value):
+                raise TypeError("a plain map has texts as keys")
+            return {key: self.form(value[key], depth + 1) for key in sorted(value)}
+        if isinstance(value, list | tuple):
+            self._count(depth)
+            # Lists of sample IDs are long, and have nothing to make canonical.
+            if _SIMPLE.issuperset(map(type, value)):
+                return value
+            return [self.form(item, depth + 1) for item in value]
+        return _NAN if isinstance(value, float) and math.isnan(value) else value
+
+    def _count(self, depth: int) -> None:
+        self._left -= 1
+        if self._left < 0 or depth >= limits.MAX_PLAIN_DEPTH:
+            raise ValueError("a plain value with too many lists and maps")
 
 
 def decode_plain(encoded: bytes, *, limit: int = limits.MAX_PLAIN) -> Any:
@@ -73,26 +86,52 @@ def _decoded(encoded: bytes) -> Any:
     skipper.skip()
     if skipper.tell() != len(encoded):
         raise ValueError("bytes follow it")
-    checked = _counted()
+    containers = _Containers()
     value = msgpack.unpackb(
-        encoded, raw=False, strict_map_key=True, list_hook=checked, object_hook=checked
+        encoded,
+        raw=False,
+        strict_map_key=True,
+        list_hook=containers.check_list,
+        object_hook=containers.check_map,
     )
     if type(value) not in _TYPES:
         raise ValueError(f"a {type(value).__name__}")
+    if containers.count > limits.MAX_PLAIN_DEPTH:
+        _check_depth(value)
     return value
 
 
-def _counted() -> Callable[[Any], Any]:
-    left = _MAX_CONTAINERS
+class _Containers:
+    """Counts lists and maps as they are built, and checks what is in them."""
 
-    def check(container: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def check_list(self, items: list[Any]) -> list[Any]:
+        self._check(items)
+        return items
+
+    def check_map(self, items: dict[str, Any]) -> dict[str, Any]:
+        self._check(items.values())
+        return items
+
+    def _check(self, items: Iterable[Any]) -> None:
+        self.count += 1
+        if self.count > limits.MAX_PLAIN_CONTAINERS:
             raise ValueError("too many lists and maps")
-        items = container.values() if isinstance(container, dict) else container
         if not _TYPES.issuperset(map(type, items)):
             raise ValueError("an item is no plain value")
-        return container
 
-    return check
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(limits.MAX_PLAIN_DEPTH):
+        level = [
+            item
+            for container in level
+            for item in (container.values() if type(container) is dict else container)
+            if type(item) in (list, dict)
+        ]
+        if not level:
+            return
+    raise ValueError("too deeply nested")

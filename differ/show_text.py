@@ -19,7 +19,7 @@ from traceparity.tracefmt.verification import Verdict
 
 _WIDTH = 80
 _LABEL = 15
-_NAME = 36
+_NAME = 32
 _MOST_STEPS = 20
 _MOST_DAMAGE = 20
 _PHASE_HEADS = ("state", "data", "fwd", "loss", "bwd", "grad", "optim", "sched")
@@ -111,6 +111,8 @@ def _state(trace: Trace, paint: Paint) -> str:
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> str:
     parts = []
     for name, value in facts.items():
+        if value is None or value in ("", [], ()):
+            continue
         if isinstance(value, Mapping):
             parts.append(_flat(value, f"{prefix}{name}."))
         elif isinstance(value, list | tuple):
@@ -146,17 +148,17 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def _steps(trace: Trace, paint: Paint, *, all_steps: bool) -> Iterator[str]:
-    heads = "".join(f"{head:>8}" for head in _PHASE_HEADS)
-    yield paint(f"{'step':>8}{'batches':>8}{heads}", _BOLD)
+    heads = "".join(f"{head:>7}" for head in _PHASE_HEADS)
+    yield paint(f"{'step':>7}{'batches':>8}{heads}", _BOLD)
     steps: Sequence[StepEntry | None] = trace.steps
     if not all_steps and len(steps) > _MOST_STEPS:
         steps = (*steps[: _MOST_STEPS - 5], None, *steps[-5:])
     for step in steps:
         if step is None:
-            yield paint(f"{'...':>8}   {len(trace.steps) - _MOST_STEPS:,} more; --steps", _DIM)
+            yield paint(f"{'...':>7}   {len(trace.steps) - _MOST_STEPS:,} more; --steps", _DIM)
             continue
-        counts = "".join(f"{step.observations[phase] or '-':>8}" for phase in Phase)
-        yield f"{step.number:>8}{step.micro_batches:>8}{counts}" + ("  tail" if step.tail else "")
+        counts = "".join(f"{step.observations[phase] or '-':>7}" for phase in Phase)
+        yield f"{step.number:>7}{step.micro_batches:>8}{counts}" + ("  tail" if step.tail else "")
 
 
 def _ranks(traces: Mapping[int, Trace], paint: Paint) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceparity._version import __version__
+from traceparity.cli.exits import Exit
 from traceparity.tracefmt.errors import TraceparityError
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from traceparity.differ.result import DiffResult
 
 _FORMATS = ("text", "json", "junit", "github")
-_EXIT = {"PASS": 0, "FAIL": 1, "ERROR": 2, "ABSTAIN": 3}
-_INTERRUPTED = 130
 
 
 @click.command("tp-diff", context_settings={"help_option_names": ["-h", "--help"]})
@@ -73,8 +72,8 @@ def diff(
         outputs = [output for output in outputs if output[1]]
     for format_name, path in outputs:
         _write(_render(result, format_name, path, verbose=verbose), path)
-    status = _EXIT[result.outcome.value]
-    sys.exit(0 if allow_abstain and result.outcome.value == "ABSTAIN" else status)
+    status = Exit[result.outcome.name]
+    sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
 
 
 def _policy(options: dict[str, Any]) -> "Policy":
@@ -130,21 +129,21 @@ def main() -> None:
         diff(standalone_mode=False)
     except click.ClickException as error:
         error.show()
-        sys.exit(_EXIT["ERROR"])
+        sys.exit(Exit.ERROR)
     except TraceparityError as error:
         click.echo(f"tp-diff: {error}", err=True)
-        sys.exit(_EXIT["ERROR"])
+        sys.exit(Exit.ERROR)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(_INTERRUPTED)
+        sys.exit(Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader went away, as `| head` does; Python must not complain when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(_EXIT["ERROR"])
+        sys.exit(Exit.ERROR)
     except Exception as error:
         click.echo(f"tp-diff: internal error, please report it: {error!r}", err=True)
         if os.environ.get("TRACEPARITY_DEBUG"):
             raise
-        sys.exit(_EXIT["ERROR"])
+        sys.exit(Exit.ERROR)
 
 
 if __name__ == "__main__":

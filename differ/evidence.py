@@ -25,6 +25,8 @@ def evidence_for(
     phase = candidate.block.phase
     component = divergence.component
     yield from _before(pair, candidate)
+    if candidate.structural:
+        yield from _structure(pair, candidate, component)
     if phase == Phase.STATE:
         yield from _state(pair, candidate, divergence)
     if phase in (Phase.FORWARD, Phase.LOSS):
@@ -55,6 +57,21 @@ def _before(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
     if names:
         detail = f"in step {pair.reference_step} so far: {', '.join(names)}"
         yield Evidence("before", True, detail)
+
+
+def _structure(pair: StepPair, candidate: Candidate, component: str) -> Iterator[Evidence]:
+    """How much of a module is on one side only: one difference, not one for each of its rows."""
+    known = [set(view.site.tolist()) for view in (pair.reference, pair.target)]
+    own, other = known if candidate.target is None else known[::-1]
+    lone = [
+        site
+        for site in sorted(own - other)
+        if within(pair.sites.sites[site].component, component) and component
+    ]
+    if len(lone) > 1:
+        side = "reference" if candidate.target is None else "target"
+        detail = f"{len(lone)} sites of {component} are in the {side} only"
+        yield Evidence("structure", False, detail)
 
 
 def _state(pair: StepPair, candidate: Candidate, divergence: Divergence) -> Iterator[Evidence]:

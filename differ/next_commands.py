@@ -15,8 +15,9 @@ def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tup
     """Commands that show more of the first divergence."""
     if first.field == "step" and first.reference is None and first.target is None:
         return ()
+    site = f"{first.phase}:{first.component}:*"
     shown = [
-        shlex.join(["tp-show", str(trace.path), "--step", str(step)])
+        shlex.join(["tp-show", str(trace.path), "--step", str(step), "--site", site])
         for trace, step in ((reference, first.step), (target, first.target_step))
     ]
     if first.kind in ("missing", "extra", "hyperparameter", "flag", "sample_id"):

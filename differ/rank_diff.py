@@ -16,6 +16,7 @@ from traceparity.differ.step_diff import StepReport, compare_steps
 from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import Steps
 from traceparity.differ.steps import StepAlignment, align_steps, first_phase, is_windowed
+from traceparity.differ.stillness import Stillness
 from traceparity.differ.types import TypeTable
 from traceparity.tracefmt.records import Phase, StepEntry
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_DIVERGENCES = 100
 """Diverging steps after which the comparison ends: the first one is what counts."""
+
+_SHOWN = 3
 
 
 @dataclass(slots=True)
@@ -71,6 +74,8 @@ class RankDiff:
         self._sites = JointSites(reference.sites, target.sites, policy)
         self._reference = Side(Steps(reference, self._sites, self._sites.reference, policy))
         self._target = Side(Steps(target, self._sites, self._sites.target, policy))
+        self._stillness = Stillness()
+        self._unmatched: dict[str, None] = {}
         self._types = TypeTable(reference, target)
         self._report = RankReport(compared=Compared(ranks=1), declared=set(policy.align.phases))
         self._phases = [Phase[name.upper()] for name in policy.align.phases]
@@ -93,11 +98,15 @@ class RankDiff:
                 )
                 return report
         self._judge_ends(alignment)
+        report.notes += self._stillness.notes()
+        if self._unmatched:
+            report.notes.append(_allowed(list(self._unmatched)))
         return report
 
     def _unequal_steps(self, alignment: StepAlignment) -> Iterator[StepReport]:
         equal_before = self._begin_together(alignment)
         for number, target_number in alignment.pairs:
+            self._stillness.take(self._reference.steps.entries[number])
             if self._equal_by_index(number, target_number):
                 self._skip(self._reference.steps.entries[number])
                 continue
@@ -146,6 +155,7 @@ class RankDiff:
     def _take(self, step_report: StepReport) -> None:
         report = self._report
         report.compared.add(step_report.compared)
+        self._unmatched.update(dict.fromkeys(step_report.unmatched))
         report.phases |= step_report.phases
         step = step_report.pair.reference_step
         report.undecided += [(step, site) for site in step_report.undecided]
@@ -198,6 +208,11 @@ class RankDiff:
             target=None,
             metrics=Metrics(),
         )
+
+
+def _allowed(sites: list[str]) -> str:
+    more = f" and {len(sites) - _SHOWN} more" if len(sites) > _SHOWN else ""
+    return f"sites of one side only, allowed by the policy: {', '.join(sites[:_SHOWN])}{more}"
 
 
 def _cut_off(name: str, side: Side) -> str:

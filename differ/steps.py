@@ -41,6 +41,7 @@ def align_steps(reference: Side, target: Side, policy: Policy) -> StepAlignment:
     ours = [number for number in _trained(reference) if number >= offset]
     shifted = {number + offset for number in theirs}
     pairs = [(number, number - offset) for number in ours if number in shifted]
+    pairs += _tails(reference, target, offset)
     if not pairs:
         raise AlignmentError(_nothing_lines_up(reference, target, offset))
     first = pairs[0][0]
@@ -68,6 +69,16 @@ def _trained(side: Side) -> list[int]:
     """The steps that count: a tail in which nothing was trained is none."""
     entries = side.trace.steps
     return [entry.number for entry in entries if not entry.tail or has_training(entry)]
+
+
+def _tails(reference: Side, target: Side, offset: int) -> list[tuple[int, int]]:
+    """The tails of both, where nothing was trained but state was changed in both."""
+    last = [side.trace.steps[-1] for side in (reference, target) if side.trace.steps]
+    if len(last) < 2 or any(not entry.tail or has_training(entry) for entry in last):
+        return []
+    changed = all(entry.phase_digests[Phase.STATE] != _NOTHING for entry in last)
+    same = last[0].number == last[1].number + offset
+    return [(last[0].number, last[1].number)] if changed and same else []
 
 
 def has_training(entry: StepEntry) -> bool:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from synthetic import Run, Step
+from synthetic import STATE, Run, Step
 
 from traceparity.differ.diff import diff_runs
 from traceparity.differ.policy import PHASES, Align, Policy, Rule
@@ -205,3 +205,29 @@ def test_over_ranks_the_earliest_phase_is_first_then_the_lowest_rank(tmp_path, b
     first = diff_runs(runs[0], [runs[1]], Policy()).first
 
     assert (first.rank, first.phase) == (1, "forward")
+
+
+def test_agreement_of_runs_that_train_nothing_passes_and_is_said(bench):
+    def still(steps: list[Step]) -> list[Step]:
+        for step in steps:
+            step.change("loss:loss:value", np.array(np.float32(1)))
+        return steps
+
+    result = bench.diff(still(Run().steps(3)), still(Run().steps(3)))
+
+    assert result.outcome is Outcome.PASS
+    assert result.notes == (
+        "dead agreement: the loss is the same in every step, so this comparison shows little",
+    )
+
+
+def test_weights_swapped_after_the_last_update_of_one_run_are_a_difference(bench):
+    def with_tail(steps: list[Step], weight: float) -> list[Step]:
+        tail = Step(tail=True)
+        value = np.full((9, 3), weight, np.float32)
+        tail.add(Phase.STATE, "embed.weight", "value", value, flags=STATE)
+        return [*steps, tail]
+
+    result = bench.diff(with_tail(Run().steps(3), 1.0), with_tail(Run().steps(3), 2.0))
+
+    assert (result.first.step, result.first.phase) == (3, "state")

@@ -115,3 +115,17 @@ def test_another_number_of_layers_is_reported_at_the_first_new_parameter(bench):
 
     assert (first.step, first.phase, first.component) == (0, "state", "body.9.weight")
     assert first.kind == "extra"
+
+
+def test_all_sites_of_an_inserted_module_are_one_difference(bench):
+    evidence = bench.diff(Run().steps(3), parameterless(Run().steps(3))).first.evidence
+
+    detail = next(each.detail for each in evidence if each.what == "structure")
+    assert detail == "2 sites of body.extra are in the target only"
+
+
+def test_allowed_sites_are_named_in_a_note(bench):
+    (note,) = bench.diff(Run().steps(3), parameterless(Run().steps(3)), ALLOW).notes
+
+    assert note.startswith("sites of one side only, allowed by the policy: ")
+    assert "forward:body.extra:input[0], forward:body.extra:output[0]" in note

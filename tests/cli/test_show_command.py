@@ -420,3 +420,27 @@ def test_help_names_every_option_and_the_exit_status(show):
     for words in ("--steps", "--sites", "--step N", "--site GLOB", "--check", "--rank N"):
         assert words in out
     assert "Exit status" in out
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (ZeroDivisionError("oops"), 2, "internal error, please report it"),
+    ],
+    ids=["interrupt", "fault"],
+)
+def test_no_exit_but_the_check_means_damage(show, trace, monkeypatch, error, status, message):
+    """Python's own exit status for a crash is 1, which would say that the file is damaged."""
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("traceparity.differ.show.open_ranks", fail)
+    monkeypatch.delenv("TRACEPARITY_DEBUG", raising=False)
+
+    told = show(trace)
+
+    assert told[0] == status
+    assert message in told[2]
+    assert "Traceback" not in told[2]

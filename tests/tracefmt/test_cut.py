@@ -19,6 +19,7 @@ STORY = [
 ]
 
 
+@pytest.mark.slow
 def test_a_cut_trace_gives_every_step_that_ends_before_the_cut(tmp_path):
     """Every length is tried."""
     path = tmp_path / "a.trace"
@@ -104,6 +105,7 @@ def test_a_trace_closed_inside_a_step_says_so(tmp_path, opened, unfinished):
     assert (trace.complete, trace.incomplete_reason) == (False, "killed by a signal")
 
 
+@pytest.mark.slow
 def test_finishing_a_cut_file_gives_it_an_index(tmp_path, opened):
     """Cut at any byte, the file is then opened by its index, and nothing of it is lost."""
     path = write(tmp_path / "a.trace", STORY)

@@ -67,6 +67,7 @@ def judge(path, story, header):
         return trace.incomplete_reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finished", [True, False])
 def test_no_flipped_bit_goes_unnoticed(tmp_path, finished):
     """Every byte is tried, each with one of its bits: no story differs, and none is sound."""

@@ -48,6 +48,7 @@ def test_a_sound_trace_is_sound(tmp_path):
     assert verdict.records == len(records(path))
 
 
+@pytest.mark.slow
 def test_every_damaged_byte_is_located(tmp_path):
     """Each byte is tried, with one of its bits; the damage that is reported contains it."""
     path, chance = write(tmp_path / "a.trace", STORY[:2]), random.Random(3)

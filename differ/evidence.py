@@ -2,20 +2,23 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from traceparity.differ.candidates import Candidate
+from traceparity.differ.forward_evidence import inputs, interval, overwritten, training_flags
+from traceparity.differ.gradient_evidence import (
+    all_gradients,
+    backward_gradient,
+    clipped_before,
+    clipping,
+    own_gradient,
+)
 from traceparity.differ.moment import agreement, told_now
 from traceparity.differ.names import is_group, optimizer_state_parameter, scheduler_of, within
-from traceparity.differ.observation import Observation
 from traceparity.differ.result import Divergence, Evidence
 from traceparity.differ.settings_evidence import settings_evidence
 from traceparity.differ.step_pair import StepPair
-from traceparity.differ.step_view import StepView
 from traceparity.tracefmt.records import Phase
 
 _SHOWN = 3
-_CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
 
 
 def evidence_for(
@@ -30,22 +33,24 @@ def evidence_for(
     if phase == Phase.STATE:
         yield from _state(pair, candidate, divergence)
     if phase in (Phase.FORWARD, Phase.LOSS):
-        yield from _inputs(pair, candidate, component)
+        yield from inputs(pair, candidate, component)
         yield from _parameters_and_buffers(pair, candidate, component)
-        yield from _flags(pair, candidate, component)
-        yield from _overwritten(pair, candidate)
+        yield from training_flags(pair, candidate, component)
+        yield from overwritten(pair, candidate)
     if phase == Phase.BACKWARD:
-        yield from _clipped_before(pair, candidate)
+        yield from clipped_before(pair, candidate)
     if phase == Phase.GRADIENT:
-        yield from _backward(pair, component)
-        yield from _clipping(pair)
+        yield from backward_gradient(pair, component)
+        yield from clipping(pair)
+    if phase == Phase.OPTIMIZER:
+        yield from own_gradient(pair, component)
     if phase in (Phase.OPTIMIZER, Phase.SCHEDULER):
-        yield from _gradients(pair)
+        yield from all_gradients(pair)
         yield from _hyperparameters(pair, candidate)
     if phase != Phase.DATA:
         yield from settings_evidence(pair, component)
     if phase in (Phase.FORWARD, Phase.LOSS) or divergence.field.startswith("grad_output"):
-        yield from _interval(pair, candidate)
+        yield from interval(pair, candidate)
     yield from _rng(pair, candidate)
     yield from _checkpoints(pair)
 
@@ -119,142 +124,10 @@ def _parameters_and_buffers(
     yield from _agreement(pair, candidate, buffers, "buffers", "buffers")
 
 
-def _flags(pair: StepPair, candidate: Candidate, component: str) -> Iterator[Evidence]:
-    thing = pair.sites.thing(component, "training")
-    if thing is not None and agreement(pair, candidate, [thing]).different:
-        yield Evidence("flags", False, f"the training flag of {component or 'the model'} differs")
-
-
-def _inputs(pair: StepPair, candidate: Candidate, component: str) -> Iterator[Evidence]:
-    seen = [_inputs_of(view, pair, candidate, component) for view in (pair.reference, pair.target)]
-    if not seen[0] and not seen[1]:
-        return
-    differing = [name for name in seen[0] if seen[0][name] != seen[1].get(name)]
-    differing += [name for name in seen[1] if name not in seen[0]]
-    if differing:
-        yield Evidence("inputs", False, f"inputs differ: {', '.join(differing[:_SHOWN])}")
-    else:
-        yield Evidence("inputs", True, f"inputs equal ({len(seen[0])} compared)")
-
-
-def _inputs_of(
-    view: StepView, pair: StepPair, candidate: Candidate, component: str
-) -> dict[str, bytes]:
-    columns = view.columns
-    mask = (view.block == candidate.block.number) & (columns.call == candidate.call)
-    inputs = {}
-    for row in np.flatnonzero(mask).tolist():
-        name, field = pair.sites.things[int(view.thing[row])]
-        if name == component and field.startswith("input") and not field.startswith("input_after"):
-            inputs[field] = columns.digest[row].tobytes()
-    return inputs
-
-
-def _overwritten(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
-    """Inputs that a call overwrote in one run only, up to the divergence."""
-    seen = []
-    for view, row in (
-        (pair.reference, candidate.reference_row),
-        (pair.target, candidate.target_row),
-    ):
-        mask = view.block == candidate.block.number
-        rows = [found for found in np.flatnonzero(mask).tolist() if row is None or found <= row]
-        things = (pair.sites.things[int(view.thing[found])] for found in rows)
-        seen.append([name for name in things if name[1].startswith("input_after")])
-    for (component, field), side in [
-        *((name, "reference") for name in seen[0] if name not in seen[1]),
-        *((name, "target") for name in seen[1] if name not in seen[0]),
-    ]:
-        position = field.removeprefix("input_after")
-        detail = f"{component or 'the model'} overwrote its input{position} in the {side} only"
-        yield Evidence("overwritten", False, detail)
-
-
-def _backward(pair: StepPair, component: str) -> Iterator[Evidence]:
-    left, right = told_now(pair, Phase.BACKWARD, component, "grad")
-    if left and right:
-        equal = left.digest == right.digest
-        detail = "the gradient was {} when backward left it".format(
-            "equal" if equal else "different"
-        )
-        yield Evidence("backward", equal, detail)
-
-
-def _clipping(pair: StepPair) -> Iterator[Evidence]:
-    for component in _CLIPPING:
-        for thing_component, field in pair.sites.things:
-            if thing_component != component:
-                continue
-            left, right = told_now(pair, Phase.GRADIENT, component, field)
-            shown = [_number(seen) for seen in (left, right)]
-            if left or right:
-                equal = shown[0] == shown[1]
-                detail = f"{component} {field}: {shown[0]}" + (
-                    "" if equal else f" against {shown[1]}"
-                )
-                yield Evidence("clipping", equal, detail)
-
-
-def _clipped_before(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
-    """Clipping between micro-batches, which changes what the next one adds to."""
-    for component in _CLIPPING:
-        counts = []
-        for view, row in (
-            (pair.reference, candidate.reference_row),
-            (pair.target, candidate.target_row),
-        ):
-            calls = {
-                int(view.columns.call[found])
-                for thing, (name, _) in enumerate(pair.sites.things)
-                if name == component
-                for found in np.flatnonzero(view.thing == thing).tolist()
-                if row is not None and found < row
-            }
-            counts.append(len(calls))
-        if any(counts):
-            detail = f"{component} calls before, in this step: {counts[0]} against {counts[1]}"
-            yield Evidence("clipping", counts[0] == counts[1], detail)
-
-
-def _number(seen: Observation | None) -> str:
-    if seen is None:
-        return "absent"
-    if seen.is_tensor:
-        array = seen.array()
-        return f"{float(array):.6g}" if array is not None and array.size == 1 else "unknown"
-    return f"{seen.plain:.6g}" if isinstance(seen.plain, float) else str(seen.plain)
-
-
-def _gradients(pair: StepPair) -> Iterator[Evidence]:
-    grads = [_digests(view, Phase.GRADIENT) for view in (pair.reference, pair.target)]
-    if grads[0] and grads[1]:
-        equal = grads[0] == grads[1]
-        detail = f"{len(grads[0])} gradients " + ("equal" if equal else "differ")
-        yield Evidence("gradients", equal, detail)
-
-
-def _digests(view: StepView, phase: Phase) -> dict[int, bytes]:
-    rows = np.flatnonzero((view.phase == phase) & ~view.context)
-    return {int(view.site[row]): view.columns.digest[row].tobytes() for row in rows.tolist()}
-
-
 def _hyperparameters(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
     things = [thing for thing, (name, _) in enumerate(pair.sites.things) if is_group(name)]
     things = [thing for thing in things if thing != pair.sites.thing_of[candidate.site]]
     yield from _agreement(pair, candidate, things, "hyperparameters", "hyperparameters")
-
-
-def _interval(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
-    view = pair.reference
-    place = candidate.reference_row if candidate.reference_row is not None else candidate.order[1]
-    inside = view.judged & ~view.stateful & (view.block <= candidate.block.number)
-    before = np.flatnonzero(inside & (view.phase >= Phase.DATA))
-    before = (
-        before[before < place] if candidate.reference_row is not None else before[before <= place]
-    )
-    if len(before):
-        last, first = pair.sites.sites[int(view.site[before[-1]])], pair.sites.sites[candidate.site]
-        yield Evidence("interval", None, f"the runs part between {last} (equal) and {first}")
 
 
 def _rng(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:

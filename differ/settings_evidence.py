@@ -10,8 +10,8 @@ from traceparity.differ.result import Evidence
 from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import StepView
 
-_MOST_OTHERS = 3
-_Change = tuple[str, dict[str, Any], dict[str, Any]]
+_MOST = 4
+_FAR = 1000
 
 
 def root_class(pair: StepPair) -> str:
@@ -23,19 +23,29 @@ def root_class(pair: StepPair) -> str:
 
 
 def settings_evidence(pair: StepPair, component: str) -> Iterator[Evidence]:
-    """Differences of class and settings, those around ``component`` first."""
-    near: list[_Change] = []
-    far: list[_Change] = []
-    compared = False
+    """Differences of class and settings, those nearest to ``component`` first."""
+    changes: list[tuple[int, Evidence]] = []
+    compared = clean = False
     for name, left, right in _both(pair):
-        around = within(component, name) or within(name, component)
         compared |= name == component
-        if left != right:
-            (near if around else far).append((name, left, right))
-    for name, left, right in near + far[:_MOST_OTHERS]:
-        yield from _changes(name, left, right)
-    if compared and not near:
+        clean |= name == component and left == right
+        distance = _distance(name, component)
+        changes += [(distance, change) for change in _changes(name, left, right)]
+    changes.sort(key=lambda change: change[0])
+    yield from (change for _, change in changes[:_MOST])
+    if len(changes) > _MOST:
+        detail = f"{len(changes) - _MOST} more settings or classes differ"
+        yield Evidence("settings", False, detail)
+    if compared and clean:
         yield Evidence("settings", True, f"settings of {component or 'the model'} equal")
+
+
+def _distance(name: str, component: str) -> int:
+    """How many levels two modules are apart; far more where neither is inside the other."""
+    if not (within(component, name) or within(name, component)):
+        return _FAR
+    depths = [path.count(".") + 1 if path else 0 for path in (name, component)]
+    return abs(depths[0] - depths[1])
 
 
 def _both(pair: StepPair) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:

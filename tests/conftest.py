@@ -16,7 +16,9 @@ OUTCOMES = {0: "PASS", 1: "FAIL", 2: "ERROR", 3: "ABSTAIN"}
 def environment() -> dict[str, str]:
     """The environment of a user whose shell finds this interpreter and our commands first."""
     folder = str(Path(sys.executable).parent)
-    return {**os.environ, "PATH": os.pathsep.join([folder, os.environ.get("PATH", "")])}
+    path = os.pathsep.join([folder, os.environ.get("PATH", "")])
+    # Threads of small programs that run side by side only wait for one another.
+    return {"OMP_NUM_THREADS": "1", **os.environ, "PATH": path}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traceparity.differ.metrics import largest_ulp, sketch_distance, widened
+from traceparity.differ.metrics import largest_ulp, pieces, sketch_distance, widened
 from traceparity.differ.observation import Observation
 from traceparity.differ.policy import Rule
 
@@ -86,7 +86,7 @@ def _compare_plain(rule: Rule, left: Any, right: Any) -> Verdict:
         return next((verdict for verdict in inner if not verdict), EQUAL)
     if not (isinstance(left, float) and isinstance(right, float)):
         return DIFFERENT
-    close = _arrays_close(rule, np.array(left), np.array(right))
+    close = _elements_close(rule, np.array([left]), np.array([right]))
     if close and rule.rel_l2 is not None:
         close = abs(left - right) <= rule.rel_l2 * abs(left)
     return EQUAL if close and not rule.exact else DIFFERENT
@@ -110,43 +110,49 @@ def _is_inexact(dtype: str) -> bool:
 def _compare_arrays(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Verdict:
     if left.dtype.kind in "iub":
         return EQUAL if bool((left == right).all()) else DIFFERENT
-    if rule.elementwise and not _arrays_close(rule, left, right):
-        return DIFFERENT
+    if rule.elementwise:
+        for _, a, b in pieces(left, right):
+            if not _elements_close(rule, a, b):
+                return DIFFERENT
     if rule.rel_l2 is not None and not _norm_close(rule, left, right):
         return DIFFERENT
     return EQUAL
 
 
-def _arrays_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+def _elements_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
     """Elementwise: within ``atol + rtol * |target|``, and within the limit of ULPs."""
     a, b = widened(left), widened(right)
-    both_nan = np.isnan(a) & np.isnan(b) if rule.equal_nan else np.zeros(a.shape, bool)
+    both_nan = np.isnan(a) & np.isnan(b) if rule.equal_nan else np.zeros(a.shape, np.bool_)
     with np.errstate(all="ignore"):
         if rule.rtol is not None or rule.atol is not None:
             limit = (rule.atol or 0.0) + (rule.rtol or 0.0) * np.abs(b)
             near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= limit)
             if not bool((near | (a == b) | both_nan).all()):
                 return False
-    if rule.ulp is None:
-        return True
-    keep = ~both_nan
-    if np.isnan(a[keep]).any() or np.isnan(b[keep]).any():
+    return rule.ulp is None or _ulp_close(rule.ulp, left[~both_nan], right[~both_nan])
+
+
+def _ulp_close(limit: int, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+    a, b = widened(left), widened(right)
+    if np.isnan(a).any() or np.isnan(b).any() or bool((np.isinf(a) != np.isinf(b)).any()):
         return False
-    if bool((np.isinf(a[keep]) != np.isinf(b[keep])).any()):
-        return False
-    apart = largest_ulp(left[keep], right[keep])
-    return apart is None or apart <= rule.ulp
+    apart = largest_ulp(left, right)
+    # What has no units in the last place, as complex numbers, must be equal.
+    return bool((a == b).all()) if apart is None else apart <= limit
 
 
 def _norm_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
-    a, b = widened(left).ravel(), widened(right).ravel()
-    if rule.equal_nan:
-        keep = ~(np.isnan(a) & np.isnan(b))
-        a, b = a[keep], b[keep]
-    with np.errstate(all="ignore"):
-        difference = np.where(a == b, 0.0, a - b)
-        limit = (rule.rel_l2 or 0.0) * float(np.linalg.norm(a))
-        return bool(np.linalg.norm(difference) <= limit)
+    apart = size = 0.0
+    for _, a, b in pieces(left, right):
+        a, b = widened(a), widened(b)
+        if rule.equal_nan:
+            keep = ~(np.isnan(a) & np.isnan(b))
+            a, b = a[keep], b[keep]
+        with np.errstate(all="ignore"):
+            difference = np.where(a == b, 0.0, a - b)
+            apart += float(np.vdot(difference, difference).real)
+            size += float(np.vdot(a, a).real)
+    return math.sqrt(apart) <= (rule.rel_l2 or 0.0) * math.sqrt(size)
 
 
 def _compare_sketches(rule: Rule, reference: Observation, target: Observation) -> Verdict:

@@ -72,6 +72,8 @@ def diff_runs(
             declared = policy if number == 0 else _as_resume(policy)
             _compare(findings, run, segment, declared, last=number == len(segments) - 1)
         paths = str(reference), " ".join(str(target) for target in targets)
+        if policy.coverage:
+            findings.abstain.append("coverage of samples is not judged yet")
         result = _result(findings, run, segments, paths, policy)
     if repeat is not None:
         result = _with_repeat(result, diff_runs(reference, [repeat], _as_start(policy)), repeat)

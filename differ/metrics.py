@@ -1,6 +1,7 @@
 """How far apart two observations are, for people to read and for rules to judge."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from traceparity.differ.observation import Observation
 
 LOWER, UPPER = 0.74, 1.48
 """Bounds of true over estimated distance; one in 5000 sketches of 61 sums lies outside."""
+_PIECE = 1 << 20
+"""Elements that are compared at once."""
 ROUNDING = 1e-6
 """What float32 accumulation may add to a sketch, relative to the tensors' norms."""
 
@@ -79,41 +82,79 @@ def _measure_plain(left: Any, right: Any) -> Metrics:
     return Metrics(max_abs=difference, max_rel=relative)
 
 
+def pieces(
+    left: npt.NDArray[Any], right: npt.NDArray[Any]
+) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Both arrays flat and piece by piece with the first index, so that memory stays bounded."""
+    flat, other = left.reshape(-1), right.reshape(-1)
+    for start in range(0, flat.size, _PIECE):
+        yield start, flat[start : start + _PIECE], other[start : start + _PIECE]
+
+
 def _measure_arrays(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Metrics:
-    a, b = widened(left).ravel(), widened(right).ravel()
-    if not a.size:
-        return Metrics(unequal=0, elements=0)
-    unequal = ~((a == b) | (np.isnan(a) & np.isnan(b)))
-    if left.dtype == right.dtype:
-        unequal |= _bits(left).ravel() != _bits(right).ravel()
-    first = int(np.argmax(unequal)) if unequal.any() else None
-    with np.errstate(all="ignore"):
-        difference = np.where(a == b, 0.0, np.abs(a - b))
-        size = np.abs(a)
-        relative = difference[size > 0] / size[size > 0]
-        norms = float(np.linalg.norm(a)), float(np.linalg.norm(b))
-        cosine = float(np.real(np.vdot(a, b))) / (norms[0] * norms[1]) if all(norms) else None
-        rel_l2 = float(np.linalg.norm(difference)) / norms[0] if norms[0] else None
-    return Metrics(
-        max_abs=_largest(difference),
-        max_rel=_largest(relative),
-        rel_l2=rel_l2,
-        ulp=largest_ulp(left, right),
-        cosine=cosine,
-        unequal=int(unequal.sum()),
-        elements=a.size,
-        first_index=None
-        if first is None
-        else tuple(int(i) for i in np.unravel_index(first, left.shape)),
-    )
+    sums = _Sums()
+    for start, a, b in pieces(left, right):
+        sums.take(start, a, b)
+    return sums.metrics(left.shape, left.size)
 
 
-def _largest(values: npt.NDArray[Any]) -> float | None:
-    """The largest value; infinite where a NaN met a number."""
+class _Sums:
+    """What is known of a distance after some of the pieces."""
+
+    def __init__(self) -> None:
+        self.unequal = 0
+        self.first: int | None = None
+        self.max_abs: list[float] = []
+        self.max_rel: list[float] = []
+        self.ulp: list[int] = []
+        self.ulp_known = True
+        self.squares = 0.0
+        self.norms = [0.0, 0.0]
+        self.product = 0.0
+
+    def take(self, start: int, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> None:
+        a, b = widened(left), widened(right)
+        differs = ~((a == b) | (np.isnan(a) & np.isnan(b)))
+        bits = _bits(left) != _bits(right)
+        differs |= bits.any(axis=1) if left.dtype.kind == "c" else bits
+        if self.first is None and differs.any():
+            self.first = start + int(np.argmax(differs))
+        self.unequal += int(differs.sum())
+        with np.errstate(all="ignore"):
+            difference = np.where(a == b, 0.0, np.abs(a - b))
+            size = np.abs(a)
+            self.max_abs += _largest(difference)
+            self.max_rel += _largest(difference[size > 0] / size[size > 0])
+            self.squares += float(np.vdot(difference, difference))
+            for index, array in enumerate((a, b)):
+                self.norms[index] += float(np.vdot(array, array).real)
+            self.product += float(np.vdot(a, b).real)
+        ulp = largest_ulp(left, right)
+        self.ulp_known &= ulp is not None
+        self.ulp += [] if ulp is None else [ulp]
+
+    def metrics(self, shape: tuple[int, ...], elements: int) -> Metrics:
+        norms = [math.sqrt(square) for square in self.norms]
+        return Metrics(
+            max_abs=max(self.max_abs, default=None),
+            max_rel=max(self.max_rel, default=None),
+            rel_l2=math.sqrt(self.squares) / norms[0] if norms[0] else None,
+            ulp=max(self.ulp, default=None) if self.ulp_known else None,
+            cosine=self.product / (norms[0] * norms[1]) if all(norms) else None,
+            unequal=self.unequal,
+            elements=elements,
+            first_index=None
+            if self.first is None
+            else tuple(int(i) for i in np.unravel_index(self.first, shape)),
+        )
+
+
+def _largest(values: npt.NDArray[Any]) -> list[float]:
+    """The largest value, if any; infinite where a NaN met a number."""
     if not values.size:
-        return None
+        return []
     largest = float(np.max(values))
-    return math.inf if math.isnan(largest) else largest
+    return [math.inf if math.isnan(largest) else largest]
 
 
 def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -123,7 +164,9 @@ def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype.kind == "c":
-        return np.ascontiguousarray(array).view(np.void(array.dtype.itemsize).dtype)
+        # Real and imaginary part have half of the bytes each; one of them differs where both do.
+        parts = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize // 2}")
+        return parts.reshape(*array.shape, 2)
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 

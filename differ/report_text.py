@@ -48,7 +48,7 @@ def _plain(text: str, _: str) -> str:
 
 def _headline(result: DiffResult, paint: Paint) -> list[str]:
     if result.first is None:
-        sentence = result.reason[:1].upper() + result.reason[1:] + "."
+        sentence = result.reason[:1].upper() + result.reason[1:].removesuffix(".") + "."
     else:
         sentence = f"The runs part at {_moment(result.first)}."
     lines = textwrap.wrap(f"{result.outcome.value}  {sentence}", _WIDTH, subsequent_indent="  ")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from traceparity.differ.observation import Observation, observe
 from traceparity.differ.policy import PHASES, Policy
 from traceparity.differ.sites import Ids, JointSites, SideTable
+from traceparity.tracefmt import limits
 from traceparity.tracefmt.records import Columns, Flag, Kind, Phase
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class StepView:
 
     def observation(self, row: int) -> Observation:
         """The observation in a row."""
-        return observe(self.trace, self.columns, row)
+        return observe(self.trace, self.columns, row, longest=limits.MAX_VALUE)
 
     def last_rows(self, rows: Mask) -> dict[int, int]:
         """The last row of each thing among ``rows``."""

@@ -5,7 +5,7 @@ import pytest
 from synthetic import STATE, Run, Step
 
 from traceparity.differ.diff import diff_runs
-from traceparity.differ.policy import PHASES, Align, Policy, Rule
+from traceparity.differ.policy import PHASES, Align, Coverage, Policy, Rule
 from traceparity.differ.result import Outcome
 from traceparity.tracefmt.records import Flag, Phase
 
@@ -231,3 +231,15 @@ def test_weights_swapped_after_the_last_update_of_one_run_are_a_difference(bench
     result = bench.diff(with_tail(Run().steps(3), 1.0), with_tail(Run().steps(3), 2.0))
 
     assert (result.first.step, result.first.phase) == (3, "state")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(coverage=Coverage("exactly_once")),
+        Policy(Align(kind="accumulation")),
+        Policy(Align(ranks="sharded")),
+    ],
+)
+def test_a_declared_relation_that_is_not_judged_yet_never_passes(bench, policy):
+    assert bench.diff(Run().steps(2), Run().steps(2), policy).outcome is Outcome.ABSTAIN

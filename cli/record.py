@@ -1,6 +1,7 @@
 """``tp-record``: run a training command and record it."""
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -32,6 +33,7 @@ FAILED = 125
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Sites to leave out (repeatable).")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file [pyproject.toml].")
 @click.option("--rank", type=click.IntRange(min=0), help="Rank, where no launcher says it.")
+@click.option("-m", "module", is_flag=True, help="TARGET is a module, as for python -m.")
 @click.option("-v", "--verbose", is_flag=True, help="Say on stderr how it went.")
 @click.version_option(_version.__version__, prog_name="tp-record")
 @click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -41,6 +43,7 @@ def record(
     overwrite: bool,
     config: Path | None,
     rank: int | None,
+    module: bool,
     verbose: bool,
     **options: object,
 ) -> None:
@@ -52,10 +55,8 @@ def record(
         tp-record -o a.trace -- train.py --lr 3e-4
         tp-record -o a.trace -- torchrun --nproc-per-node 2 train.py
     """  # noqa: D301 - click wants the character, not the escape
-    if target[:1] == ("--",):
-        target = target[1:]
-    if not target:
-        raise click.UsageError("no program to run; give it after --")
+    if module:
+        target = ("-m", *target)
     settings = _settings(config, options)
     if importlib.util.find_spec("torch") is None:
         raise TraceparityError("torch is not installed here; pip install 'traceparity[torch]'")
@@ -65,7 +66,7 @@ def record(
         settings=settings,
         overwrite=overwrite,
         rank=rank,
-        verbose=verbose or sys.stderr.isatty(),
+        verbose=verbose or _is_terminal(),
     )
     sys.exit(run(order))
 
@@ -78,6 +79,10 @@ def _settings(config: Path | None, options: dict[str, object]) -> Settings:
         base = settings_from_file(Path("pyproject.toml"))
     given = {key: value for key, value in options.items() if value not in (None, ())}
     return settings_from(given, "command line", base)
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def main() -> None:
@@ -96,10 +101,16 @@ def main() -> None:
         click.echo(f"tp-record: {error}", err=True)
         sys.exit(FAILED)
     except OSError as error:
-        click.echo(f"tp-record: {error.filename or ''}: {error.strerror or error}", err=True)
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"tp-record: {where}{error.strerror or error}", err=True)
         sys.exit(FAILED)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
+    except Exception as error:
+        click.echo(f"tp-record: internal error, please report it: {error!r}", err=True)
+        if os.environ.get("TRACEPARITY_DEBUG"):
+            raise
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":

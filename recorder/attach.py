@@ -7,26 +7,29 @@ from multiprocessing import util
 from pathlib import Path
 
 from traceparity.recorder.guard import warn
-from traceparity.recorder.session import Session, begin
+from traceparity.recorder.session import Session, begin, current
 from traceparity.recorder.settings import settings_from
-from traceparity.tracefmt.errors import TraceparityError
 
 VARIABLE = "TRACEPARITY_RECORD"
 """Holds, as JSON, what the recorder of a child process needs to know."""
+_LAST = -100
+"""Priority among the finalizers of multiprocessing: after those of the program."""
 
 
 def attach() -> None:
     """Begin to record as the environment says; a fault is one line on stderr and nothing more."""
+    if not _begin():
+        return
+    atexit.register(_finish)
+    _finish_as_child(attach)
+    util.register_after_fork(attach, _finish_as_child)
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _begin() -> bool:
     try:
-        _begin()
-    except (TraceparityError, ValueError, KeyError, OSError) as error:
-        warn(f"not recorded: {error}")
-
-
-def _begin() -> None:
-    order = json.loads(os.environ[VARIABLE])
-    session = begin(
-        Session(
+        order = json.loads(os.environ[VARIABLE])
+        session = Session(
             Path(order["out"]),
             settings_from(order["settings"], "settings"),
             session=order["session"],
@@ -34,14 +37,34 @@ def _begin() -> None:
             shared=True,
             verbose=order["verbose"],
         )
-    )
-    atexit.register(session.finish)
-    # A forked child of multiprocessing ends without atexit, but runs its own finalizers.
-    util.Finalize(session, session.finish, exitpriority=-100)
-    os.register_at_fork(after_in_child=lambda: _begin_again(session))
+        begin(session)
+        _report_to(Path(order.get("attached", os.devnull)))
+    except Exception as error:  # noqa: BLE001 - the program imports torch and knows nothing of us
+        warn(f"not recorded: {type(error).__name__}: {error}")
+        return False
+    return True
 
 
-def _begin_again(parent: Session) -> None:
-    """In a forked child: the parent's file is not ours; a child that trains has one of its own."""
-    parent.detach()
-    attach()
+def _report_to(attached: Path) -> None:
+    """Tell `tp-record` that a process came this far; without it there is nobody to tell."""
+    if attached.exists():
+        attached.write_text("yes")
+
+
+def _finish() -> None:
+    session = current()
+    if session is not None:
+        session.finish()
+
+
+def _finish_as_child(_: object) -> None:
+    # Children of multiprocessing end without atexit, but run the finalizers that were registered
+    # in them; those of before their start are cleared.
+    util.Finalize(None, _finish, exitpriority=_LAST)
+
+
+def _forked() -> None:
+    """In a forked child: the parent's trace is not ours; a child that trains has one of its own."""
+    session = current()
+    if session is not None and session.left_by_fork:
+        _begin()

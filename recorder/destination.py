@@ -1,9 +1,16 @@
 """Destination: which file a process writes, when one command may start one process or many."""
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
+
+from traceparity.tracefmt.records import Header
+from traceparity.tracefmt.writer import Writer
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -17,27 +24,63 @@ def rank_and_world() -> tuple[int, int]:
         return 0, 1
 
 
-def destination(out: Path, rank: int, world: int) -> Path:
-    """Where this process writes, with the folder made that it needs.
+class SharedWriter(Writer):
+    """The writer of a process that may have siblings: they create their files one by one."""
+
+    def __init__(
+        self, folder: Path, path: Callable[[], Path], header: Callable[[], Header]
+    ) -> None:
+        """Prepare a trace, as `Writer` does.
+
+        Args:
+            folder: Where all processes of the run write.
+            path: Tells where to write when the file is created.
+            header: Called when the file is created.
+        """
+        super().__init__(path, header)
+        self._folder = folder
+
+    def open(self) -> BinaryIO:
+        """As `Writer.open`, alone."""
+        if self.path is not None:
+            return super().open()
+        with _alone(self._folder):
+            return super().open()
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        # Some network file systems have no such locks; launchers that say ranks need none.
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def destination(out: Path, rank: int, world: int) -> tuple[Path, int]:
+    """Where this process writes, with the folder made that it needs, and its rank.
 
     A run of one process is a file. A run of several is a folder; when a second process of a run
     that looked like one comes along, the first one's file moves into the folder under its feet,
-    which a file that is open survives.
+    which a file that is open survives. Processes without a launcher are numbered as they come.
     """
-    if world > 1 or out.is_dir():
-        out.mkdir(parents=True, exist_ok=True)
-        return _free(out, rank)
-    if out.exists():
+    if world == 1 and not out.exists():
+        return out, rank
+    if out.is_file():
         aside = out.with_name(f"{out.name}.moving-{os.getpid()}")
-        out.rename(aside)
-        out.mkdir(exist_ok=True)
-        aside.rename(_free(out, 0))
-        return _free(out, rank)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    return out
+        aside.mkdir()
+        out.rename(aside / "rank0.trace")
+        aside.rename(out)
+    out.mkdir(exist_ok=True)
+    path, number = _free(out, rank)
+    return path, rank if world > 1 else number
 
 
-def _free(folder: Path, rank: int) -> Path:
+def _free(folder: Path, rank: int) -> tuple[Path, int]:
     while (path := folder / f"rank{rank}.trace").exists():
         rank += 1
-    return path
+    return path, rank

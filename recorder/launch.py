@@ -1,23 +1,28 @@
 """Launch: run a command so that every Python process of it that trains records itself."""
 
+import itertools
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from traceparity.recorder.forwarding import Forwarding
+from traceparity.recorder.output import make_ready, trace_files
 from traceparity.recorder.settings import Settings
-from traceparity.tracefmt.errors import TraceExistsError, TraceFormatError, TraceparityError
+from traceparity.tracefmt import framing
+from traceparity.tracefmt.codec import unpack_header
+from traceparity.tracefmt.errors import TraceFormatError, TraceparityError
 from traceparity.tracefmt.recovery import finish_file
 
 VARIABLE = "TRACEPARITY_RECORD"
 BOOT = Path(__file__).parent / "boot"
 NOT_RUNNABLE, NOT_FOUND = 126, 127
+_SCRIPTS = (".py", ".sh")
 
 
 class LaunchError(TraceparityError):
@@ -60,7 +65,7 @@ def command_of(target: Sequence[str]) -> list[str]:
         LaunchError: There is no such script or command.
     """
     first = target[0]
-    if first == "-m" or first.startswith("-"):
+    if first.startswith("-"):
         return [sys.executable, *target]
     if first.endswith(".py"):
         if not Path(first).is_file():
@@ -75,9 +80,13 @@ def command_of(target: Sequence[str]) -> list[str]:
 
 
 def default_out(target: Sequence[str]) -> Path:
-    """``<script>.trace`` in the current folder."""
-    name = target[1] if target[0] == "-m" and len(target) > 1 else target[0]
-    return Path(Path(name).name).with_suffix(".trace")
+    """``<script>.trace`` in the current folder, also for the script of a launcher or a shell."""
+    for word, following in itertools.pairwise((*target, "")):
+        if word == "-m" and following:
+            return Path(f"{following}.trace")
+        if word.endswith(_SCRIPTS):
+            return Path(f"{Path(word).stem}.trace")
+    return Path("python.trace" if target[0].startswith("-") else f"{Path(target[0]).name}.trace")
 
 
 def run(order: Order) -> int:
@@ -92,40 +101,28 @@ def run(order: Order) -> int:
         OSError: The output cannot be written.
     """
     command = command_of(order.target)
-    _prepare(order.out, overwrite=order.overwrite)
-    try:
-        child = subprocess.Popen(command, env=_environment(order))
-    except OSError as error:
-        raise LaunchError(f"{order.target[0]}: {error.strerror}", NOT_RUNNABLE) from error
-    status = _wait(child)
-    _finish(order.out, status)
+    make_ready(order.out, overwrite=order.overwrite)
+    with tempfile.NamedTemporaryFile(prefix="tp-record-") as attached, Forwarding() as forwarding:
+        try:
+            child = forwarding.start(command, _environment(order, attached.name))
+        except OSError as error:
+            raise LaunchError(f"{order.target[0]}: {error.strerror}", NOT_RUNNABLE) from error
+        ended = child.wait()
+        status = ended if ended >= 0 else 128 - ended
+        _finish(order.out, status)
+        if not trace_files(order.out):
+            _say(_why_nothing(order.out, anyone=bool(os.path.getsize(attached.name))))
     return status
 
 
-def _prepare(out: Path, *, overwrite: bool) -> None:
-    if out.exists():
-        if not overwrite:
-            raise TraceExistsError(f"{out} exists; choose another name or pass --overwrite")
-        if out.is_dir():
-            for rank in out.glob("rank*.trace"):
-                rank.unlink()
-            out.rmdir()
-        else:
-            out.unlink()
-    # Found out now rather than after an hour of training.
-    out.parent.mkdir(parents=True, exist_ok=True)
-    probe = out.with_name(f".{out.name}.probe-{os.getpid()}")
-    probe.touch()
-    probe.unlink()
-
-
-def _environment(order: Order) -> dict[str, str]:
+def _environment(order: Order, attached: str) -> dict[str, str]:
     told = {
         "out": str(order.out.absolute()),
         "settings": order.settings.as_data(),
         "session": uuid.uuid4().hex,
         "rank": order.rank,
         "verbose": order.verbose,
+        "attached": attached,
     }
     paths = [str(BOOT), os.environ.get("PYTHONPATH", "")]
     return {
@@ -135,32 +132,51 @@ def _environment(order: Order) -> dict[str, str]:
     }
 
 
-def _wait(child: subprocess.Popen[bytes]) -> int:
-    """Wait for the child; signals for us are for it."""
-
-    def forward(number: int, _: object) -> None:
-        child.send_signal(number)
-
-    # A terminal sends Ctrl-C to the whole group: the child gets its own, we only must survive it.
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, forward),
-        signal.SIGHUP: signal.signal(signal.SIGHUP, forward),
-    }
-    try:
-        status = child.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return status if status >= 0 else 128 - status
-
-
 def _finish(out: Path, status: int) -> None:
     """Give the traces of processes that were killed the index that they could not write."""
     reason = f"the program ended (status {status}) without closing the trace"
-    files = sorted(out.glob("rank*.trace")) if out.is_dir() else [out] if out.exists() else []
-    for path in files:
+    for path in trace_files(out):
         try:
-            finish_file(str(path), reason)
-        except (TraceFormatError, OSError) as error:
-            sys.stderr.write(f"traceparity: {path}: {error}\n")
+            if (process := _still_writing(path)) is not None:
+                _say(f"{path}: process {process} still runs and records")
+                continue
+            finish_file(path, reason)
+        except TraceFormatError as error:
+            _say(f"{path}: {error}")
+        except OSError:
+            # A full disk: whoever wrote to it has said so, and the trace is readable as it is.
+            continue
+
+
+def _still_writing(path: Path) -> int | None:
+    """The process that outlives the program, in the background, and writes to this trace."""
+    with path.open("rb") as stream:
+        if framing.footer_offset(stream) is not None:
+            return None
+        version, head = framing.read_beginning(stream)
+        header = unpack_header(framing.read_payload(stream, head), version)
+    process = int(header.process.get("pid", 0))
+    return process if _runs(process) else None
+
+
+def _runs(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    # One that nobody has waited for yet is dead all the same.
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def _why_nothing(out: Path, *, anyone: bool) -> str:
+    if anyone:
+        return f"{out} was not written: the program made no training step that could be recorded"
+    return (
+        f"{out} was not written: no process recorded itself"
+        " (none imported torch, or python ran with -E, -I or -S, which leave our hook out)"
+    )
+
+
+def _say(message: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"traceparity: {message}\n")

@@ -14,16 +14,17 @@ class Patches:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        # Holder, name, what was there, and whether it was the holder's own.
-        self.replaced: list[tuple[Any, str, Any, bool]] = []
+        # Holder, name, what is there now, what was there, and whether it was the holder's own.
+        self.replaced: list[tuple[Any, str, Any, Any, bool]] = []
 
     def replace(self, holder: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Set ``holder.name`` to ``make(original)``."""
         original = getattr(holder, name)
         own = name in vars(holder)
         raw = vars(holder)[name] if own else original
-        setattr(holder, name, make(original))
-        self.replaced.append((holder, name, raw, own))
+        patched = make(original)
+        setattr(holder, name, patched)
+        self.replaced.append((holder, name, patched, raw, own))
 
     def after(
         self, holder: Any, name: str, told: Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
@@ -34,9 +35,14 @@ class Patches:
         def make(original: Any) -> Any:
             @functools.wraps(original)
             def patched(*args: Any, **kwargs: Any) -> Any:
-                result = original(*args, **kwargs)
-                if not torch.compiler.is_compiling():
-                    hook(result, args, kwargs)
+                if torch.compiler.is_compiling():
+                    return original(*args, **kwargs)
+                try:
+                    result = original(*args, **kwargs)
+                except BaseException as error:
+                    leave_no_frame(error)
+                    raise
+                hook(result, args, kwargs)
                 return result
 
             return patched
@@ -52,9 +58,14 @@ class Patches:
         def make(original: Any) -> Any:
             @functools.wraps(original)
             def patched(*args: Any, **kwargs: Any) -> Any:
-                if not torch.compiler.is_compiling():
-                    hook(args, kwargs)
-                return original(*args, **kwargs)
+                if torch.compiler.is_compiling():
+                    return original(*args, **kwargs)
+                hook(args, kwargs)
+                try:
+                    return original(*args, **kwargs)
+                except BaseException as error:
+                    leave_no_frame(error)
+                    raise
 
             return patched
 
@@ -79,6 +90,9 @@ class Patches:
                 result = None
                 try:
                     result = original(*args, **kwargs)
+                except BaseException as error:
+                    leave_no_frame(error)
+                    raise
                 finally:
                     last(result, args, kwargs)
                 return result
@@ -88,10 +102,19 @@ class Patches:
         self.replace(holder, name, make)
 
     def undo(self) -> None:
-        """Put back everything."""
-        for holder, name, original, own in reversed(self.replaced):
+        """Put back everything, but for what the program has wrapped since: ours only passes on."""
+        for holder, name, patched, original, own in reversed(self.replaced):
+            if vars(holder).get(name) is not patched:
+                continue
             if own:
                 setattr(holder, name, original)
             else:
                 delattr(holder, name)
         self.replaced.clear()
+
+
+def leave_no_frame(error: BaseException) -> None:
+    """Take the frame that has caught ``error`` out of its traceback; to be re-raised as it is."""
+    trace = error.__traceback__
+    if trace is not None:
+        error.__traceback__ = trace.tb_next

@@ -1,18 +1,19 @@
 """The session: recording from beginning to end, in this process."""
 
 import contextlib
+import functools
 import os
-import sys
-import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from torch.utils.data._utils import worker
 
 from traceparity._version import __version__
 from traceparity.recorder import digest, environment, sketch
 from traceparity.recorder.change_log import ChangeLog
-from traceparity.recorder.destination import destination, rank_and_world
+from traceparity.recorder.destination import SharedWriter, destination, rank_and_world
 from traceparity.recorder.guard import Guard, warn
 from traceparity.recorder.hooks import checkpoints
 from traceparity.recorder.hooks.backward import BackwardHooks
@@ -23,18 +24,24 @@ from traceparity.recorder.hooks.optimizers import OptimizerHooks
 from traceparity.recorder.hooks.scaler import ScalerHooks
 from traceparity.recorder.hooks.schedulers import SchedulerHooks
 from traceparity.recorder.hooks.state import StateHooks
+from traceparity.recorder.output import make_ready
 from traceparity.recorder.patches import Patches
+from traceparity.recorder.progress import Progress
 from traceparity.recorder.recording import Recording
 from traceparity.recorder.registry import Registry
 from traceparity.recorder.settings import Settings, settings_from
 from traceparity.recorder.window import Window
-from traceparity.tracefmt.errors import TraceExistsError
+from traceparity.tracefmt.errors import TraceError, TraceExistsError
 from traceparity.tracefmt.records import Header
 from traceparity.tracefmt.writer import Writer
 
 
 class Session:
-    """Records this process from `start` to `finish`."""
+    """Records this process from `start` to `finish`.
+
+    Attributes:
+        left_by_fork: Whether it was under way when this process was forked from the recorded one.
+    """
 
     def __init__(
         self,
@@ -61,15 +68,22 @@ class Session:
         self._session = session or uuid.uuid4().hex
         self._rank = rank
         self._shared = shared
-        self._verbose = verbose
         self._pid = os.getpid()
-        self._began = time.perf_counter()
+        self._ended = False
+        self._surroundings: dict[str, Any] | None = None
+        self.left_by_fork = False
         self.guard = Guard()
-        self._writer = Writer(self._destination, self._header)
+        self._writer = self._make_writer()
+        self._progress = Progress(self._writer, self.guard, verbose=verbose)
         self._window = Window(settings, self._window_opens, self._write_part)
         self._recording = Recording(self._writer, settings, self.guard, self._window)
         self._patches = Patches(self.guard)
         self._make_hooks()
+
+    def _make_writer(self) -> Writer:
+        if self._shared:
+            return SharedWriter(self._out.parent, self._destination, self._header)
+        return Writer(self._destination, self._header)
 
     def _make_hooks(self) -> None:
         recording = self._recording
@@ -94,28 +108,33 @@ class Session:
         self._data.install(self._patches)
         install_clipping(self._recording, self._patches)
         checkpoints.install(self._recording, self._patches)
+        self._patches.replace(worker, "_worker_loop", _unrecorded)
 
     def finish(self, reason: str = "") -> None:
         """Write what is left and the index, and remove all hooks; a second call does nothing."""
-        if not self.guard.active or self._pid != os.getpid():
+        if self._ended or self._pid != os.getpid():
             return
-        self.guard.active = False
-        self._modules.remove()
-        self._optimizers.remove()
+        self._ended = True
+        was_active, self.guard.active = self.guard.active, False
+        self._remove_hooks()
         self._gradients.remove()
-        self._patches.undo()
-        with self.guard.lock, self._no_failure_reaches_the_program():
-            self._finish_file(reason)
-        if self._verbose:
-            self._say_how_it_went()
+        if was_active:
+            with self.guard.lock, self._no_failure_reaches_the_program():
+                self._finish_file(reason)
+                self._progress.end()
 
     def detach(self) -> None:
-        """Stop without a word, in a forked child that holds a copy of its parent's session."""
-        if self.guard.active:
+        """Stop without a word: a forked child holds a copy of its parent's session."""
+        if not self._ended:
+            self._ended = True
+            self.left_by_fork = self._pid != os.getpid() and self.guard.active
             self.guard.active = False
-            self._modules.remove()
-            self._optimizers.remove()
-            self._patches.undo()
+            self._remove_hooks()
+
+    def _remove_hooks(self) -> None:
+        self._modules.remove()
+        self._optimizers.remove()
+        self._patches.undo()
 
     def _finish_file(self, reason: str) -> None:
         self._data.finish()
@@ -126,18 +145,6 @@ class Session:
                 reason = reason or f"{self.guard.faults} observations were lost to errors"
             self._writer.close(complete=not reason, reason=reason)
 
-    def _say_how_it_went(self) -> None:
-        wall = time.perf_counter() - self._began
-        if self._writer.path is None:
-            warn("no training step was seen; nothing was recorded")
-            return
-        share = 100 * self.guard.seconds / max(wall, 1e-9)
-        warn(
-            f"{self._writer.steps_written} steps, {self._writer.rows_written} observations,"
-            f" {self._writer.bytes_written:,} bytes in {self._writer.path}"
-            f" (recording took {self.guard.seconds:.1f} s, {share:.0f} % of the run)"
-        )
-
     # -- callbacks of window and writer -------------------------------------------------------
 
     def _window_opens(self) -> None:
@@ -145,6 +152,8 @@ class Session:
         recording.observer.forget()
         self._modules.forget()
         self._gradients.forget()
+        if self._surroundings is None:
+            self._surroundings = environment.environment()
         if recording.idle:
             recording.prelude.clear()
             return
@@ -155,36 +164,49 @@ class Session:
         self._schedulers.window_opens()
         self._scalers.window_opens()
 
-    def _write_part(self, tail: bool) -> None:
+    def _write_part(self, tail: bool, last: bool) -> None:
         with self._no_failure_reaches_the_program():
             self._writer.write(
                 self._window.number,
                 self._window.rows,
+                last=last,
                 tail=tail,
                 micro_batches=self._window.micro_batches,
             )
+            self._progress.step()
 
     @contextlib.contextmanager
     def _no_failure_reaches_the_program(self) -> Iterator[None]:
         try:
             yield
-        except TraceExistsError as error:
-            self._give_up(str(error))
         except OSError as error:
             self._give_up(f"{self._out}: {error.strerror or error}")
+        except (TraceError, TraceExistsError) as error:
+            self._give_up(str(error))
+        except Exception as error:  # noqa: BLE001 - a fault of ours, and the program's last moment
+            self._give_up(f"{self._out}: {type(error).__name__}: {error}")
 
     def _give_up(self, what: str) -> None:
         # The training goes on; what is in the file stays readable.
         self.guard.active = False
+        kept = "nothing was recorded"
+        if self._writer.path is not None:
+            kept = "what was recorded can be read"
+            with contextlib.suppress(OSError, TraceError):
+                self._writer.close(complete=False, reason=what)
         self._writer.abandon()
-        warn(f"recording stopped: {what}; the program goes on, what was recorded can be read")
+        self._progress.clear()
+        warn(f"recording stopped: {what}; the program goes on, {kept}")
 
     def _destination(self) -> Path:
+        path = self._out
         rank, world = rank_and_world()
         if self._rank is not None and world == 1:
             rank = self._rank
+        if self._shared:
+            path, rank = destination(self._out, rank, world)
         self._placed = rank, world
-        return destination(self._out, rank, world) if self._shared else self._out
+        return path
 
     def _header(self) -> Header:
         rank, world = self._placed
@@ -202,7 +224,7 @@ class Session:
             rank=rank,
             world_size=world,
             versions=environment.versions(),
-            environment=environment.environment(),
+            environment=self._surroundings or environment.environment(),
             capture=capture,
             session=self._session,
         )
@@ -217,17 +239,46 @@ def begin(session: Session) -> Session:
     Raises:
         RuntimeError: Another one is running.
     """
-    global _current
-    if _current is not None and _current.guard.active:
-        raise RuntimeError("a recording is already running in this process")
+    global _current  # torch has one set of global hooks, so has this process
+    _check_that_none_runs()
+    _detach_in_forked_children()
     _current = session
-    session.start()
+    try:
+        session.start()
+    except BaseException:
+        session.finish()
+        raise
     return session
 
 
 def current() -> Session | None:
     """The session of this process."""
     return _current
+
+
+def _check_that_none_runs() -> None:
+    if _current is not None and _current.guard.active:
+        raise RuntimeError("a recording is already running in this process")
+
+
+@functools.cache
+def _detach_in_forked_children() -> None:
+    os.register_at_fork(after_in_child=_detach)
+
+
+def _detach() -> None:
+    if _current is not None:
+        _current.detach()
+
+
+def _unrecorded(worker_loop: Callable[..., None]) -> Callable[..., None]:
+    # Whatever modules a loader's worker calls to make its samples, it trains nothing.
+    @functools.wraps(worker_loop)
+    def loop(*args: Any, **kwargs: Any) -> None:
+        _detach()
+        worker_loop(*args, **kwargs)
+
+    return loop
 
 
 @contextlib.contextmanager
@@ -242,7 +293,7 @@ def record(
 
     Args:
         path: The trace file to write.
-        overwrite: Whether it may exist.
+        overwrite: Whether it may replace a trace that exists.
         settings: Capture settings, as in ``[tool.traceparity]``.
         options: Single settings: ``capture``, ``steps``, ``every``, ``phases``, ``include``,
             ``exclude``.
@@ -250,27 +301,15 @@ def record(
     Raises:
         TraceExistsError: The file exists and may not be overwritten.
         SettingsError: A setting is wrong.
+        OSError: The file cannot be written.
         RuntimeError: Another recording is running in this process.
     """
     base = settings if isinstance(settings, Settings) else settings_from(settings or {}, "settings")
     chosen = settings_from(options, "record()", base)
-    out = Path(path)
-    if out.exists():
-        if not overwrite:
-            raise TraceExistsError(f"{out} exists; choose another name or pass overwrite=True")
-        out.unlink()
-    session = begin(Session(out, chosen))
+    _check_that_none_runs()
+    make_ready(Path(path), overwrite=overwrite)
+    session = begin(Session(Path(path), chosen))
     try:
         yield session
-    except BaseException:
+    finally:
         session.finish()
-        raise
-    session.finish()
-
-
-def is_terminal() -> bool:
-    """Whether stderr is read by a person now."""
-    try:
-        return sys.stderr.isatty()
-    except (AttributeError, ValueError):
-        return False

@@ -126,7 +126,12 @@ def _value(key: str, value: Any, origin: str) -> Any:
     if key == "steps":
         if isinstance(value, str):
             return parse_steps(value)
-        return tuple((int(start), stop) for start, stop in value)
+        try:
+            return tuple(_range(*pair) for pair in value)
+        except TypeError:
+            raise SettingsError(
+                f'{origin}: steps must be a text such as "0:10,500:510" or a list of pairs'
+            ) from None
     if key in ("phases", "include", "exclude"):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
@@ -136,6 +141,14 @@ def _value(key: str, value: Any, origin: str) -> Any:
     if key == "every" and (not isinstance(value, int) or isinstance(value, bool)):
         raise SettingsError(f"{origin}: every must be a whole number")
     return value
+
+
+def _range(start: int, stop: int | None) -> tuple[int, int | None]:
+    if not all(isinstance(n, int) for n in (start, 0 if stop is None else stop)):
+        raise TypeError
+    if start < 0 or (stop is not None and stop <= start):
+        raise SettingsError(f"steps {start}:{'' if stop is None else stop}: the range is empty")
+    return start, stop
 
 
 def settings_from_file(path: Path) -> Settings:
@@ -151,5 +164,8 @@ def settings_from_file(path: Path) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}") from error
     if path.name == "pyproject.toml":
-        data = data.get("tool", {}).get("traceparity", {})
+        tools = data.get("tool", {})
+        data = tools.get("traceparity", {}) if isinstance(tools, dict) else {}
+    if not isinstance(data, dict):
+        raise SettingsError(f"{path}: tool.traceparity must be a table")
     return settings_from(data, str(path))

@@ -33,14 +33,15 @@ class Window:
     """
 
     def __init__(
-        self, settings: Settings, on_open: Callable[[], None], on_part: Callable[[bool], None]
+        self, settings: Settings, on_open: Callable[[], None], on_part: Callable[[bool, bool], None]
     ) -> None:
         """Start closed, before step 0.
 
         Args:
             settings: Which steps to record.
             on_open: Called when a window opens.
-            on_part: Called to write ``rows``; its argument says whether the window is the tail.
+            on_part: Called to write ``rows``; told whether the window is the tail, and whether
+                the step is whole even if nothing more of it follows.
         """
         self.number = 0
         self.open = False
@@ -106,12 +107,12 @@ class Window:
     def spill(self) -> None:
         """Write a part when much has gathered."""
         if self.rows.size > SPILL:
-            self.flush()
+            self.flush(last=False)
 
-    def flush(self, *, tail: bool = False) -> None:
+    def flush(self, *, tail: bool = False, last: bool = True) -> None:
         """Write what has gathered as a part of the step."""
         if self.recording and len(self.rows):
-            self._on_part(tail)
+            self._on_part(tail, last)
         self.rows.clear()
 
     def close(self) -> None:

@@ -42,5 +42,4 @@ def user_location() -> str:
     if not frames:
         return ""
     name, line = frames[0]
-    relative = os.path.relpath(name)
-    return f"{name if relative.startswith('..') else relative}:{line}"
+    return f"{min(os.path.relpath(name), os.path.abspath(name), key=len)}:{line}"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceparity.differ.candidates import Candidate
+from traceparity.differ.metrics import widened
 from traceparity.differ.moment import told_now
 from traceparity.differ.observation import Observation
 from traceparity.differ.result import Evidence
@@ -69,7 +70,11 @@ def _number(seen: Observation | None) -> str:
         return "absent"
     if seen.is_tensor:
         array = seen.array()
-        return f"{float(array):.6g}" if array is not None and array.size == 1 else "unknown"
+        return (
+            f"{float(widened(array).reshape(())):.6g}"
+            if array is not None and array.size == 1
+            else "unknown"
+        )
     return f"{seen.plain:.6g}" if isinstance(seen.plain, float) else str(seen.plain)
 
 

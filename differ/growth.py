@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from traceparity.differ.metrics import sketch_distance
+from traceparity.differ.metrics import sketch_distance, widened
 from traceparity.differ.result import GrowthPoint
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
@@ -25,7 +25,7 @@ def _loss(view: StepView) -> float | None:
     array = view.observation(int(rows[-1])).array()
     if array is None or array.size != 1 or array.dtype.kind == "c":
         return None
-    return float(array.astype(np.float64).reshape(()))
+    return float(widened(array).reshape(()))
 
 
 def _parameters(pair: StepPair) -> float | None:

@@ -159,7 +159,9 @@ def _largest(values: npt.NDArray[Any]) -> list[float]:
 
 def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The elements as float64 or complex128, which hold every smaller float exactly."""
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    # A signalling NaN raises a flag when it is converted; that is no news here.
+    with np.errstate(all="ignore"):
+        return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -177,12 +179,11 @@ def largest_ulp(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> int | None:
     if np.isnan(widened(left)).any() or np.isnan(widened(right)).any():
         return None
     a, b = _ordered(left), _ordered(right)
-    return max(int(high) - int(low) for high, low in ((_far(a, b)), (_far(b, a))))
-
-
-def _far(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> tuple[int, int]:
-    at = int(np.argmax(a.astype(np.float64) - b.astype(np.float64)))
-    return int(a.flat[at]), int(b.flat[at])
+    # Of one sign a difference fits into int64; of two the magnitudes add up within uint64.
+    same_sign = (a < 0) == (b < 0)
+    near = np.abs(np.where(same_sign, a - b, 0)).astype(np.uint64)
+    far = np.abs(a).astype(np.uint64) + np.abs(b).astype(np.uint64)
+    return int(np.where(same_sign, near, far).max())
 
 
 def _ordered(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -197,8 +198,9 @@ def sketch_distance(reference: Observation, target: Observation) -> Distance | N
     """The L2 distance estimated from two sketches; None where there are none to compare."""
     if reference.sketch is None or target.sketch is None:
         return None
-    difference = reference.sketch.astype(np.float64) - target.sketch.astype(np.float64)
-    value = float(np.linalg.norm(difference))
+    with np.errstate(all="ignore"):
+        difference = widened(reference.sketch) - widened(target.sketch)
+        value = float(np.linalg.norm(difference))
     if not math.isfinite(value):
         return None
     noise = ROUNDING * (_finite(reference.norm) + _finite(target.norm))

@@ -31,8 +31,9 @@ def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tup
 
 
 def record_again(trace: "Trace", steps: Sequence[int], capture: str) -> str:
-    """The command that records some steps of a run again, more closely."""
+    """The command that records some steps of a run, or all for none, again and more closely."""
     output = Path(trace.path).with_suffix(f".{capture}.trace")
-    windows = ",".join(f"{step}:{step + 1}" for step in steps)
-    options = ["-o", str(output), "--capture", capture, "--steps", windows]
+    options = ["-o", str(output), "--capture", capture]
+    if steps:
+        options += ["--steps", ",".join(f"{step}:{step + 1}" for step in steps)]
     return shlex.join(["tp-record", *options, "--", trace.header.program, *trace.header.arguments])

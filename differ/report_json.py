@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from traceparity._version import __version__
-from traceparity.differ.metrics import Metrics
+from traceparity.differ.metrics import Metrics, widened
 from traceparity.differ.observation import Observation
 from traceparity.differ.result import DiffResult, Divergence, RunSummary
 from traceparity.tracefmt.records import Kind
@@ -105,7 +105,7 @@ def _observation(seen: Observation | None) -> dict[str, Any] | None:
     }
     array = seen.array()
     if array is not None and array.size <= _MOST_ELEMENTS and array.dtype.kind != "c":
-        plain = array if array.dtype.kind in "iub" else array.astype(float)
+        plain = array if array.dtype.kind in "iub" else widened(array)
         data["value"] = plain.tolist()
     return data
 

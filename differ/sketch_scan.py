@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from traceparity.differ.metrics import ROUNDING, UPPER
+from traceparity.differ.metrics import ROUNDING, UPPER, widened
 from traceparity.differ.sites import Ids
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import Mask
@@ -31,7 +31,7 @@ def surely_close(pair: StepPair, rows: Ids, target_rows: Ids) -> Mask:
     )
     close = np.zeros(len(rows), np.bool_)
     chosen = np.flatnonzero(usable)
-    sketches = left.sketches[left.sketch_row[rows[chosen]]].astype(np.float64)
+    sketches = widened(left.sketches[left.sketch_row[rows[chosen]]])
     sketches -= right.sketches[right.sketch_row[target_rows[chosen]]]
     norm, other_norm = left.stats[rows[chosen], 2], right.stats[target_rows[chosen], 2]
     close[chosen] = _upper_bounds(sketches, norm, other_norm) <= limit[chosen] * norm

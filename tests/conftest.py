@@ -37,7 +37,7 @@ class Commands:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=580,
             check=False,
         )
 

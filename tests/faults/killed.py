@@ -72,6 +72,7 @@ def kill_one(trace: Path, lifetime: float) -> int:
 def main() -> None:
     folder, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     moments = random.Random(seed)
+    torch.optim.SGD(nn.Linear(1, 1).parameters())  # imports a lot: once for all children
     for number in range(count):
         trace = folder / f"{number}.trace"
         updates = kill_one(trace, moments.uniform(0, LONGEST))

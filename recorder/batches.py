@@ -36,6 +36,8 @@ class Batch:
         worker: Which worker made it; None without workers.
         sample_ids: What the sampler asked for; None where nobody knows.
         dataset_length: Samples in the dataset; None where unknown.
+        dataset_ids: IDs of all samples of the dataset, with the first batch from a part of a
+            larger one; None where they need no telling.
         leaves: Path and summary or plain value of each leaf.
         sample_digests: A digest of each sample's content.
         fetched: How many root calls came before it was fetched.
@@ -48,6 +50,7 @@ class Batch:
     worker: int | None
     sample_ids: list[Any] | None
     dataset_length: int | None
+    dataset_ids: list[int] | None
     leaves: list[tuple[str, Summary | Any]]
     sample_digests: list[int]
     fetched: int
@@ -72,7 +75,7 @@ def summarise(batch: Batch, data: Any, observer: Observer) -> None:
         found.append(leaf)
         batch.tensors.append(weakref.ref(leaf))
         try:
-            batch.leaves.append((path, observer.summary(leaf)))
+            batch.leaves.append((path, observer.batch_leaf(leaf)))
         except Unobservable:
             continue
     if found:
@@ -118,6 +121,7 @@ class Waiting:
         self._batches: list[Batch] = []
         self._held: tuple[Batch, Rows] | None = None
         self._loaders: dict[object, int] = {}
+        self._ended: list[tuple[object, dict[str, int]]] = []
         self._claimed_in: tuple[int, int] | None = None
         self.root_calls = 0
 
@@ -153,18 +157,38 @@ class Waiting:
 
     def claim(self, batch: Batch) -> None:
         """A batch belongs to the current micro-batch; those before it in its pass were skipped."""
+        self._loaders.setdefault(batch.loader, len(self._loaders))
         skipped = [
             other
             for other in self._batches
             if other.iteration == batch.iteration and other.number < batch.number
         ]
-        for other in skipped:
-            self._emit(other, Flag.CONTEXT)
         gone = {id(other) for other in (*skipped, batch)}
         self._batches = [other for other in self._batches if id(other) not in gone]
+        # The claimed one first: the calls of its sites are counted from 0 in every run.
         self._emit(batch, 0)
+        for other in skipped:
+            self._emit(other, Flag.CONTEXT)
+        self._tell_ends()
         window = self._recording.window
         self._claimed_in = (window.number, window.microbatch)
+
+    def pass_ended(self, loader: object, epoch: int, batches: int) -> None:
+        """A pass over a loader has delivered all that it had."""
+        self._ended.append((loader, {"epoch": epoch, "batches": batches}))
+        self._tell_ends()
+
+    def _tell_ends(self) -> None:
+        # What a loader is called is known once a batch of it was trained on.
+        waiting = []
+        for loader, end in self._ended:
+            number = self._loaders.get(loader)
+            if number is None:
+                waiting.append((loader, end))
+            elif not self._recording.idle:
+                component = f"loader[{number}]"
+                self._recording.plain(Phase.DATA, component, "pass_end", end, Flag.CONTEXT)
+        self._ended = waiting[-MAX_WAITING:]
 
     def claim_latest(self) -> None:
         """Without a claim in this micro-batch: take the last batch fetched since the last call."""
@@ -216,8 +240,6 @@ class Waiting:
         recording = self._recording
         if recording.idle:
             return
-        if batch.loader not in self._loaders and not flags:
-            self._loaders[batch.loader] = len(self._loaders)
         number = self._loaders.get(batch.loader)
         component = "loader" if number is None else f"loader[{number}]"
         for path, leaf in batch.leaves:
@@ -234,3 +256,5 @@ class Waiting:
         for name in ("epoch", "number", "worker", "dataset_length"):
             field_name = "index" if name == "number" else name
             recording.plain(Phase.DATA, component, field_name, getattr(batch, name), context)
+        if batch.dataset_ids is not None:
+            recording.plain(Phase.DATA, component, "dataset_ids", batch.dataset_ids, context, ids)

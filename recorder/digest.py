@@ -1,8 +1,4 @@
-"""Digests: an exact fingerprint of a tensor's bytes, dtype and shape.
-
-The digest is xxh3-128 over the little-endian bytes in row-major order, seeded with the xxh3-64 of
-``dtype:shape`` (``float32:[3, 4]``), so that equal bytes of another shape or type differ.
-"""
+"""Digests: an exact fingerprint of a tensor's bytes, dtype and shape (see `tensor_digest`)."""
 
 import ctypes
 from typing import Any
@@ -10,13 +6,9 @@ from typing import Any
 import torch
 import xxhash
 
-KIND = "xxh3-128"
-"""Named in the header; digests of different kinds are never compared."""
+from traceparity.tracefmt.tensor_digest import KIND, seed_of
 
-
-def seed_of(dtype: str, shape: tuple[int, ...]) -> int:
-    """The seed for tensors of a dtype (``float32``) and shape."""
-    return int(xxhash.xxh3_64_intdigest(f"{dtype}:{list(shape)}".encode()))
+__all__ = ["KIND", "dense_bytes", "dense_digest", "joined_digest", "seed_of"]
 
 
 def dense_bytes(tensor: torch.Tensor) -> Any:

@@ -14,6 +14,8 @@ from traceparity.tracefmt.writer import Writer
 
 INLINE_BYTES = 16
 """Tensors up to this size keep their value at every capture level: losses, step counters."""
+INDEX_BYTES = 8192
+"""Up to this size whole numbers of a batch in one dimension are kept: they may name its samples."""
 INLINE_VALUE = 4096
 """Longer values go to value records of their own."""
 _NO_STATS = (math.nan, math.nan, math.nan)
@@ -110,6 +112,18 @@ class Observer:
         self._seen[key] = (weakref.ref(tensor), version, summary)
         return summary
 
+    def batch_leaf(self, tensor: torch.Tensor) -> Summary:
+        """What is kept of a tensor in a batch: the values too where they may name samples.
+
+        Raises:
+            Unobservable: It has no readable values.
+        """
+        summary, local = self.summary(tensor), readable(tensor)
+        if summary.value is None and summary.external is None and _may_name_samples(local):
+            dense = dense_cpu(local)
+            return summary._replace(value=bytes(digest.dense_bytes(dense)))
+        return summary
+
     def fresh(self, tensor: torch.Tensor, known: Summary | None) -> Summary:
         """What is kept of a tensor that may have been written past its version counter.
 
@@ -185,6 +199,15 @@ class Observer:
         if size <= INLINE_VALUE:
             return bytes(digest.dense_bytes(dense)), None
         return None, self._writer.value(fingerprint, memoryview(digest.dense_bytes(dense)))
+
+
+def _may_name_samples(tensor: torch.Tensor) -> bool:
+    dtype = tensor.dtype
+    if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool or tensor.is_quantized:
+        return False
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.dim() > 1:
+        return False
+    return tensor.numel() * tensor.element_size() <= INDEX_BYTES
 
 
 def _clamped(number: float) -> float:

@@ -1,5 +1,6 @@
 """Data: what loaders deliver, with sample IDs from the sampler. Nothing is drawn or iterated."""
 
+import contextlib
 import functools
 import weakref
 from typing import Any
@@ -15,12 +16,16 @@ from traceparity.tracefmt.rows import Rows
 
 _STACK = 8
 """Frames that tell one loader of a program from another."""
+MAX_DATASET_IDS = 1 << 19
+"""IDs of a dataset's samples up to which they are recorded."""
 
 
 class _Pass:
     """One pass over a loader: which indices went out, which batch came back."""
 
-    __slots__ = ("delivered", "epoch", "identity", "loader", "sent", "sent_count", "worker")
+    __slots__ = (
+        "delivered", "ended", "epoch", "identity", "loader", "sent", "sent_count", "worker",
+    )  # fmt: skip
 
     def __init__(self, identity: int) -> None:
         self.identity = identity
@@ -29,6 +34,7 @@ class _Pass:
         self.sent: dict[int, Any] = {}
         self.sent_count = 0
         self.delivered = 0
+        self.ended = False
         self.worker: int | None = None
 
 
@@ -41,6 +47,7 @@ class DataHooks:
         self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
         self._made_at: weakref.WeakKeyDictionary[Any, object] = weakref.WeakKeyDictionary()
         self._epochs: dict[object, int] = {}
+        self._listed: dict[object, weakref.ref[Any]] = {}
         self._count = 0
 
     def install(self, patches: Patches) -> None:
@@ -82,6 +89,7 @@ class DataHooks:
             found.identity = self._count
             found.sent.clear()
             found.sent_count = found.delivered = 0
+            found.ended = False
 
     def _index_sent(self, indices: Any, args: Any, kwargs: Any) -> None:
         found = self._pass(args[0])
@@ -98,10 +106,15 @@ class DataHooks:
 
     def _patched_next(self, original: Any) -> Any:
         delivered = self._recording.guard.hook(self._delivered)
+        ended = self._recording.guard.hook(self._ended)
 
         @functools.wraps(original)
         def patched(iterator: Any) -> Any:
-            data = original(iterator)
+            try:
+                data = original(iterator)
+            except StopIteration:
+                ended(iterator)
+                raise
             if not torch.compiler.is_compiling():
                 delivered(iterator, data)
             return data
@@ -123,6 +136,7 @@ class DataHooks:
             worker=found.worker,
             sample_ids=sample_ids(indices, dataset),
             dataset_length=_length(dataset),
+            dataset_ids=self._dataset_ids(found.loader, dataset),
             leaves=[],
             sample_digests=[],
             fetched=self._waiting.root_calls,
@@ -132,6 +146,27 @@ class DataHooks:
         if wants(window.number) or wants(window.number + 1):
             summarise(batch, data, self._recording.observer)
         self._waiting.add(batch)
+
+    def _ended(self, iterator: Any) -> None:
+        found = self._pass(iterator)
+        if found is not None and not found.ended:
+            found.ended = True
+            self._waiting.pass_ended(found.loader, found.epoch, found.delivered)
+
+    def _dataset_ids(self, loader: object, dataset: Any) -> list[int] | None:
+        """The IDs of a dataset that is a part of a larger one, the first time that it is seen."""
+        if not (hasattr(dataset, "indices") and hasattr(dataset, "dataset")):
+            return None
+        listed, length = self._listed.get(loader), _length(dataset)
+        if (listed is not None and listed() is dataset) or not 0 < (length or 0) <= MAX_DATASET_IDS:
+            return None
+        ids = sample_ids(range(length or 0), dataset)
+        if ids is None or not all(type(each) is int and abs(each) < 1 << 63 for each in ids):
+            return None
+        with contextlib.suppress(TypeError):
+            self._listed[loader] = weakref.ref(dataset)
+            return ids
+        return None
 
     def _delivered_indices(self, found: _Pass, iterator: Any) -> Any:
         waiting = getattr(iterator, "_task_info", ())
@@ -174,7 +209,7 @@ def sample_ids(indices: Any, dataset: Any) -> list[Any] | None:
     """Stable IDs from what the sampler asked for, through subsets; None where nobody knows."""
     if indices is None:
         return None
-    asked = indices if isinstance(indices, list | tuple) else [indices]
+    asked = indices if isinstance(indices, list | tuple | range) else [indices]
     if any(index is None for index in asked):
         return None
     ids = [_plain_id(index) for index in asked]

@@ -12,6 +12,7 @@ from traceparity.differ.next_commands import next_commands, record_again
 from traceparity.differ.policy import Policy
 from traceparity.differ.rank_diff import RankDiff, RankReport
 from traceparity.differ.result import (
+    NOTHING_COMPARED,
     Alignment,
     Compared,
     DiffResult,
@@ -20,6 +21,7 @@ from traceparity.differ.result import (
     Outcome,
     RunSummary,
 )
+from traceparity.differ.with_coverage import judge_target, with_coverage
 
 if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
@@ -38,6 +40,7 @@ class _Findings:
     abstain: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     reports: list[RankReport] = field(default_factory=list)
+    offsets: dict[int, int] = field(default_factory=dict)
 
     def add(self, rank: int, report: RankReport, *, many: bool) -> None:
         where = f"rank {rank}: " if many else ""
@@ -48,6 +51,8 @@ class _Findings:
         self.abstain += [where + reason for reason in report.abstain]
         self.notes += [where + note for note in report.notes]
         self.reports.append(report)
+        if report.alignment:
+            self.offsets[rank] = report.alignment.offset
 
 
 def diff_runs(
@@ -68,16 +73,18 @@ def diff_runs(
         run = _opened(reference, stack)
         segments = [_opened(target, stack) for target in targets]
         findings = _Findings()
+        offsets = []
         for number, segment in enumerate(segments):
             declared = policy if number == 0 else _as_resume(policy)
+            findings.offsets = {}
             _compare(findings, run, segment, declared, last=number == len(segments) - 1)
+            offsets.append(findings.offsets)
         paths = str(reference), " ".join(str(target) for target in targets)
-        if policy.coverage:
-            findings.abstain.append("coverage of samples is not judged yet")
         result = _result(findings, run, segments, paths, policy)
+        coverage = judge_target(policy, run, segments, offsets)
     if repeat is not None:
         result = _with_repeat(result, diff_runs(reference, [repeat], _as_start(policy)), repeat)
-    return result
+    return with_coverage(result, coverage)
 
 
 def _opened(path: Path, stack: contextlib.ExitStack) -> Run:
@@ -107,7 +114,8 @@ def _as_resume(policy: Policy) -> Policy:
 
 
 def _as_start(policy: Policy) -> Policy:
-    return replace(policy, align=replace(policy.align, kind="start", step_offset=None, rename=()))
+    align = replace(policy.align, kind="start", step_offset=None, rename=())
+    return replace(policy, align=align, coverage=None)
 
 
 def _compare(
@@ -202,7 +210,7 @@ def _outcome(
         return Outcome.FAIL, f"the runs part at {describe_place(first)}"
     equal = f"{findings.compared.observations:,} observations in {findings.compared.steps:,} steps"
     if findings.compared.observations == 0 and not findings.abstain:
-        return Outcome.ABSTAIN, "nothing was compared: the traces hold nothing that decides"
+        return Outcome.ABSTAIN, NOTHING_COMPARED
     if blind := _blind_phases(findings, reference, target):
         findings.abstain.append(blind)
     undecided = [found for report in findings.reports for found in report.undecided]

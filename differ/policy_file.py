@@ -8,6 +8,7 @@ from typing import Any
 
 from traceparity.differ.errors import PolicyError
 from traceparity.differ.policy import PHASES, Align, Coverage, Policy, Rule
+from traceparity.differ.universe import span_of
 
 _ALIGN_WORDS = {
     "kind": ("start", "resume", "accumulation"),
@@ -144,30 +145,19 @@ class _Parser:
         values: dict[str, Any] = {key: word for key, word in words.items() if word}
         if "policy" not in values:
             raise self._error("coverage", "policy", f"needed: {_listed(_COVERAGE_WORDS['policy'])}")
-        if (values["policy"] == "expected_padding") != ("padding" in table):
-            raise self._error(
-                "coverage", "padding", 'goes with policy = "expected_padding", which needs it'
-            )
         if "padding" in table:
             values["padding"] = self._natural("coverage", table, "padding")
         if "id" in table:
-            if not isinstance(table["id"], str):
-                raise self._error("coverage", "id", 'must be "sampler" or a recorded field')
-            values["id"] = table["id"]
+            values["id"] = str(table["id"])
         if "expected" in table:
-            values["expected"] = self._expected(table["expected"])
-        return Coverage(**values)
-
-    def _expected(self, value: Any) -> str | tuple[int | str, ...]:
-        if isinstance(value, str) and re.fullmatch(
-            r"range\(\s*-?\d+\s*(,\s*-?\d+\s*){0,2}\)", value
-        ):
-            return value
-        if isinstance(value, list) and all(type(item) in (int, str) for item in value):
-            if len(set(value)) != len(value):
-                raise self._error("coverage", "expected", "names a sample twice")
-            return tuple(value)
-        raise self._error("coverage", "expected", 'must be "range(START, STOP)" or a list of IDs')
+            try:
+                values["expected"] = expected_samples(table["expected"])
+            except ValueError as error:
+                raise self._error("coverage", "expected", str(error)) from None
+        coverage = Coverage(**values)
+        if found := coverage_problem(coverage):
+            raise self._error("coverage", *found)
+        return coverage
 
     def _known(self, place: str, table: Mapping[str, Any]) -> None:
         keys = _KEYS[place.partition("[")[0]]
@@ -215,6 +205,35 @@ class _Parser:
 def _sets(key: str, text: str) -> bool:
     """Whether a line of a policy file sets a key."""
     return bool(key) and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]", text) is not None
+
+
+def expected_samples(value: Any) -> str | tuple[int | str, ...]:
+    """The samples that a policy expects: ``range(START, STOP)`` as a text, or a list of IDs.
+
+    Raises:
+        ValueError: The value is neither.
+    """
+    if isinstance(value, str) and re.fullmatch(
+        r"range\(\s*-?\d{1,40}\s*(,\s*-?\d{1,40}\s*){0,2}\)", value
+    ):
+        span_of(value)
+        return value
+    if isinstance(value, list) and all(type(item) in (int, str) for item in value):
+        if len(set(value)) != len(value):
+            raise ValueError("names a sample twice")
+        return tuple(value)
+    raise ValueError('must be "range(START, STOP)" or a list of IDs')
+
+
+def coverage_problem(coverage: Coverage) -> tuple[str, str] | None:
+    """The key of a coverage that does not go with the others, and why."""
+    if (coverage.policy == "expected_padding") != (coverage.padding is not None):
+        return "padding", 'goes with policy = "expected_padding", which needs it'
+    if coverage.policy == "no_cross_rank_overlap" and coverage.expected is not None:
+        return "expected", 'does not go with policy = "no_cross_rank_overlap"'
+    if not re.match(r"sampler$|batch(\[|$)", coverage.id):
+        return "id", 'must be "sampler" or a recorded field of the batch, such as "batch[row]"'
+    return None
 
 
 def rename_problem(old: str, new: str) -> str:

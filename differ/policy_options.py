@@ -1,12 +1,19 @@
 """The command line's options as a policy: shorthand for a policy file, and stronger than it."""
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from traceparity.differ.errors import PolicyError
-from traceparity.differ.policy import PHASES, Align, Policy, Rule
-from traceparity.differ.policy_file import read_policy, rename_problem
+from traceparity.differ.policy import PHASES, Align, Coverage, Policy, Rule
+from traceparity.differ.policy_file import (
+    coverage_problem,
+    expected_samples,
+    read_policy,
+    rename_problem,
+)
 
 
 def with_options(
@@ -40,6 +47,55 @@ def with_options(
         changed = replace(changed, step_offset=None)
     ignored = tuple(Rule(site=glob, ignore=True) for glob in ignore)
     return replace(policy, align=changed, rules=policy.rules + ignored)
+
+
+def with_coverage_options(
+    policy: Policy,
+    *,
+    rule: str | None = None,
+    id: str | None = None,
+    expected: str | None = None,
+    scope: str | None = None,
+    count: str | None = None,
+    padding: int | None = None,
+) -> Policy:
+    """The policy with the options of coverage applied.
+
+    Raises:
+        PolicyError: An option declares something impossible.
+    """
+    given = {"id": id, "scope": scope, "count": count, "padding": padding}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if expected is not None:
+        changes["expected"] = _expected(expected)
+    coverage = policy.coverage
+    if rule is not None:
+        coverage = replace(coverage or Coverage(rule), policy=rule)
+        if rule != "expected_padding":
+            coverage = replace(coverage, padding=None)
+    if coverage is None:
+        if changes:
+            raise PolicyError(f"--{next(iter(changes))} needs a rule: add --coverage RULE")
+        return policy
+    coverage = replace(coverage, **changes)
+    if found := coverage_problem(coverage):
+        raise PolicyError(f"--{found[0]}: {found[1]}")
+    return replace(policy, coverage=coverage)
+
+
+def _expected(text: str) -> str | tuple[int | str, ...]:
+    value: Any = text.strip()
+    if not value.startswith("range"):
+        try:
+            value = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            raise PolicyError(
+                f'--expected: must be "range(START, STOP)" or a list such as [1, 2, 3], not {text}'
+            ) from None
+    try:
+        return expected_samples(value)
+    except ValueError as error:
+        raise PolicyError(f"--expected: {error}") from None
 
 
 def _with_offset(align: Align, text: str, declared: str | None) -> Align:

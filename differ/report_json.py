@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from traceparity._version import __version__
+from traceparity.differ.coverage_json import coverage_data
 from traceparity.differ.metrics import Metrics, widened
 from traceparity.differ.observation import Observation
 from traceparity.differ.result import DiffResult, Divergence, RunSummary
@@ -38,7 +39,7 @@ def as_dict(result: DiffResult) -> dict[str, Any]:
         "compared": {name: getattr(result.compared, name) for name in result.compared.__slots__},
         "first_divergence": _divergence(result.first) if result.first else None,
         "divergences": [_divergence(divergence) for divergence in result.divergences],
-        "coverage": None,
+        "coverage": coverage_data(result.coverage) if result.coverage else None,
         "environment_differences": [
             {"name": each.name, "reference": each.reference, "target": each.target}
             for each in result.environment

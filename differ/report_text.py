@@ -3,6 +3,8 @@
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
+from traceparity.differ import coverage_text
+from traceparity.differ.coverage_report import CoverageReport
 from traceparity.differ.describe import describe, describe_size
 from traceparity.differ.result import DiffResult, Divergence, Evidence, Outcome
 
@@ -33,6 +35,7 @@ def as_text(result: DiffResult, *, colour: bool = False, verbose: bool = False) 
         _place(result.first, paint) if result.first else [],
         _still_equal(result, paint),
         _unequal_evidence(result, paint),
+        coverage_section(result.coverage, paint, verbose=verbose) if result.coverage else [],
         _growth(result, paint),
         _notes(result, paint),
         _environment(result, paint, verbose),
@@ -153,6 +156,14 @@ def _growth(result: DiffResult, paint: Paint) -> list[str]:
             parts.append(f"parameters {point.parameters:.1e} apart")
         lines.append(" ".join(parts).rstrip())
     return lines
+
+
+def coverage_section(report: CoverageReport, paint: Paint, *, verbose: bool = False) -> list[str]:
+    """What the samples come to."""
+    lines = [paint("Coverage", "1")]
+    for label, text in coverage_text.rows(report):
+        lines += _row(label, text, paint)
+    return lines + _bullets(coverage_text.bullets(report, verbose=verbose))
 
 
 def _notes(result: DiffResult, paint: Paint) -> list[str]:

@@ -2,11 +2,17 @@
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traceparity.differ.metrics import Metrics
 from traceparity.differ.observation import Observation
 from traceparity.differ.policy import Policy
+
+if TYPE_CHECKING:
+    from traceparity.differ.coverage_report import CoverageReport
+
+NOTHING_COMPARED = "nothing was compared: the traces hold nothing that decides"
+"""The reason where the policy leaves nothing to judge."""
 
 
 class Outcome(enum.Enum):
@@ -179,3 +185,4 @@ class DiffResult:
     notes: tuple[str, ...] = ()
     growth: tuple[GrowthPoint, ...] = ()
     next_commands: tuple[str, ...] = ()
+    coverage: "CoverageReport | None" = None

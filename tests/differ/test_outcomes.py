@@ -5,7 +5,7 @@ import pytest
 from synthetic import STATE, Run, Step
 
 from traceparity.differ.diff import diff_runs
-from traceparity.differ.policy import PHASES, Align, Coverage, Policy, Rule
+from traceparity.differ.policy import PHASES, Align, Policy, Rule
 from traceparity.differ.result import Outcome
 from traceparity.tracefmt.records import Flag, Phase
 
@@ -236,7 +236,6 @@ def test_weights_swapped_after_the_last_update_of_one_run_are_a_difference(bench
 @pytest.mark.parametrize(
     "policy",
     [
-        Policy(coverage=Coverage("exactly_once")),
         Policy(Align(kind="accumulation")),
         Policy(Align(ranks="sharded")),
     ],

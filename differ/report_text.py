@@ -1,15 +1,13 @@
 """The text report: a tired person finds the first divergence in ten seconds, in 80 columns."""
 
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from traceparity.differ import coverage_text
 from traceparity.differ.coverage_report import CoverageReport
 from traceparity.differ.describe import describe, describe_size
+from traceparity.differ.report_layout import Paint, bullets, headline, painter, row
 from traceparity.differ.result import DiffResult, Divergence, Evidence, Outcome
 
-_WIDTH = 80
-_LABEL = 13
 _PHASE_WORDS = {
     "state": "in the state that the step starts from",
     "data": "in the batch",
@@ -20,16 +18,13 @@ _PHASE_WORDS = {
     "optimizer": "in the optimizer's update",
     "scheduler": "in the scheduler's step",
 }
-_COLOURS = {"PASS": "32;1", "FAIL": "31;1", "ABSTAIN": "33;1", "ERROR": "31;1"}
 _MOST_ENVIRONMENT = 8
 _MOST_NOT_OBSERVED = 4
-
-Paint = Callable[[str, str], str]
 
 
 def as_text(result: DiffResult, *, colour: bool = False, verbose: bool = False) -> str:
     """The report; ``verbose`` leaves nothing out."""
-    paint: Paint = (lambda text, code: f"\x1b[{code}m{text}\x1b[0m") if colour else _plain
+    paint = painter(colour=colour)
     sections = [
         _headline(result, paint),
         _place(result.first, paint) if result.first else [],
@@ -45,18 +40,9 @@ def as_text(result: DiffResult, *, colour: bool = False, verbose: bool = False) 
     return "\n".join("\n".join(section) + "\n" for section in sections if section)
 
 
-def _plain(text: str, _: str) -> str:
-    return text
-
-
 def _headline(result: DiffResult, paint: Paint) -> list[str]:
-    if result.first is None:
-        sentence = result.reason[:1].upper() + result.reason[1:].removesuffix(".") + "."
-    else:
-        sentence = f"The runs part at {_moment(result.first)}."
-    lines = textwrap.wrap(f"{result.outcome.value}  {sentence}", _WIDTH, subsequent_indent="  ")
-    word = result.outcome.value
-    return [paint(word, _COLOURS[word]) + lines[0][len(word) :], *lines[1:]]
+    sentence = f"the runs part at {_moment(result.first)}" if result.first else result.reason
+    return headline(result.outcome, sentence, paint)
 
 
 def _moment(first: Divergence) -> str:
@@ -75,7 +61,7 @@ def _moment(first: Divergence) -> str:
 def _place(first: Divergence, paint: Paint) -> list[str]:
     if first.field == "step" and first.reference is None and first.target is None:
         lacking = "target" if first.kind == "missing" else "reference"
-        return _row("difference", f"the {lacking} ends before step {first.step}", paint)
+        return row("difference", f"the {lacking} ends before step {first.step}", paint)
     rows = [("where", f"{first.component or first.root_class or '(root)'}  {first.field}")]
     if first.reference_name:
         rows.append(("", f"(in the reference {first.reference_name})"))
@@ -90,30 +76,7 @@ def _place(first: Divergence, paint: Paint) -> list[str]:
         rows.append(("source", first.location))
         if first.target_location not in ("", first.location):
             rows.append(("", f"{first.target_location} (target)"))
-    return [line for label, text in rows for line in _row(label, text, paint)]
-
-
-def _row(label: str, text: str, paint: Paint) -> list[str]:
-    lines = textwrap.wrap(text, _WIDTH - _LABEL, break_long_words=False) or [""]
-    return [
-        f"  {paint(label.ljust(_LABEL - 2), '1') if not index else ' ' * (_LABEL - 2)}{line}"
-        for index, line in enumerate(lines)
-    ]
-
-
-def _bullets(texts: Sequence[str]) -> list[str]:
-    return [
-        line
-        for text in texts
-        for line in textwrap.wrap(
-            text,
-            _WIDTH,
-            initial_indent="  - ",
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    ]
+    return [line for label, text in rows for line in row(label, text, paint)]
 
 
 def _still_equal(result: DiffResult, paint: Paint) -> list[str]:
@@ -125,7 +88,7 @@ def _still_equal(result: DiffResult, paint: Paint) -> list[str]:
     if first.step > begin:
         steps = f"step {begin}" if first.step - begin == 1 else f"steps {begin} to {first.step - 1}"
         texts.insert(0, f"everything compared in {steps}")
-    return [paint("Still equal", "1"), *_bullets(texts)] if texts else []
+    return [paint("Still equal", "1"), *bullets(texts)] if texts else []
 
 
 def _unequal_evidence(result: DiffResult, paint: Paint) -> list[str]:
@@ -134,7 +97,7 @@ def _unequal_evidence(result: DiffResult, paint: Paint) -> list[str]:
     evidence = result.first.evidence
     texts = [each.detail for each in evidence if each.equal is None]
     texts += [each.detail for each in _shown(evidence, equal=False)]
-    return [paint("Evidence", "1"), *_bullets(texts)] if texts else []
+    return [paint("Evidence", "1"), *bullets(texts)] if texts else []
 
 
 def _shown(evidence: Sequence[Evidence], *, equal: bool) -> Iterator[Evidence]:
@@ -162,12 +125,12 @@ def coverage_section(report: CoverageReport, paint: Paint, *, verbose: bool = Fa
     """What the samples come to."""
     lines = [paint("Coverage", "1")]
     for label, text in coverage_text.rows(report):
-        lines += _row(label, text, paint)
-    return lines + _bullets(coverage_text.bullets(report, verbose=verbose))
+        lines += row(label, text, paint)
+    return lines + bullets(coverage_text.bullets(report, verbose=verbose))
 
 
 def _notes(result: DiffResult, paint: Paint) -> list[str]:
-    return [paint("Notes", "1"), *_bullets(result.notes)] if result.notes else []
+    return [paint("Notes", "1"), *bullets(result.notes)] if result.notes else []
 
 
 def _environment(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
@@ -181,7 +144,7 @@ def _environment(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
     ]
     if len(result.environment) > most:
         texts.append(f"{len(result.environment) - most} more (-v shows them)")
-    return [paint("Environment differs", "1"), *_bullets(texts)]
+    return [paint("Environment differs", "1"), *bullets(texts)]
 
 
 def _not_observed(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
@@ -194,7 +157,7 @@ def _not_observed(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
     ]
     if len(result.not_observed) > most:
         texts.append(f"{len(result.not_observed) - most} more (-v shows them)")
-    return [paint("Not observed", "1"), *_bullets(texts)]
+    return [paint("Not observed", "1"), *bullets(texts)]
 
 
 def _next(result: DiffResult, paint: Paint) -> list[str]:

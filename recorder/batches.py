@@ -190,10 +190,15 @@ class Waiting:
                 self._recording.plain(Phase.DATA, component, "pass_end", end, Flag.CONTEXT)
         self._ended = waiting[-MAX_WAITING:]
 
+    @property
+    def claimed(self) -> bool:
+        """Whether this micro-batch has a batch."""
+        window = self._recording.window
+        return self._claimed_in == (window.number, window.microbatch)
+
     def claim_latest(self) -> None:
         """Without a claim in this micro-batch: take the last batch fetched since the last call."""
-        window = self._recording.window
-        if not self._batches or self._claimed_in == (window.number, window.microbatch):
+        if not self._batches or self.claimed:
             return
         newest: dict[object, Batch] = {}
         last = self._batches[-1].fetched

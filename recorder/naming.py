@@ -175,6 +175,11 @@ def live_modules(root: ModuleEntry) -> Iterator[tuple[ModuleEntry, torch.nn.Modu
             yield entry, module
 
 
+def transient_entry(root: torch.nn.Module) -> ModuleEntry:
+    """An entry for one call of a root that has no name yet, under the name of its class."""
+    return ModuleEntry(root, type(innermost(root)).__name__, None, wrapper=False)
+
+
 def innermost(module: torch.nn.Module) -> torch.nn.Module:
     """The module inside all wrappers."""
     while (name := wrapped_name(module)) is not None:

@@ -96,7 +96,7 @@ class Session:
         self._scalers = ScalerHooks(recording, log, self._optimizers)
         self._data = DataHooks(recording)
         self._backward = BackwardHooks(recording, self._state, self._data, self._gradients)
-        self._modules = ModuleHooks(recording, self._data, self._state)
+        self._modules = ModuleHooks(recording, self._data, self._state, self._optimizers)
 
     def start(self) -> None:
         """Install all hooks."""

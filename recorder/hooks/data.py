@@ -191,6 +191,13 @@ class DataHooks:
         if batch is not None:
             self._waiting.claim(batch)
 
+    def claim_by_keyword(self, kwargs: Any) -> None:
+        """The call ended: its keyword arguments tell the batch if the others did not."""
+        if kwargs and not self._waiting.claimed:
+            batch = self._waiting.find(kwargs)
+            if batch is not None:
+                self._waiting.claim(batch)
+
     def claim_for_evaluation(self, args: Any, rows: Rows) -> None:
         """A root was called for evaluation with these rows to show."""
         self._waiting.root_calls += 1

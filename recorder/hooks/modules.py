@@ -15,9 +15,10 @@ from torch.nn.modules import module as torch_module
 
 from traceparity.recorder.guard import inside_backward, inside_transform
 from traceparity.recorder.hooks.data import DataHooks
+from traceparity.recorder.hooks.optimizers import OptimizerHooks
 from traceparity.recorder.hooks.state import StateHooks
 from traceparity.recorder.leaves import leaves, tensors
-from traceparity.recorder.naming import ModuleEntry, join
+from traceparity.recorder.naming import ModuleEntry, join, transient_entry
 from traceparity.recorder.observe import Unobservable
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
 from traceparity.tracefmt.records import Flag, Phase
@@ -45,10 +46,17 @@ class _Call:
 class ModuleHooks:
     """The global module hooks."""
 
-    def __init__(self, recording: Recording, data: DataHooks, state: StateHooks) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        data: DataHooks,
+        state: StateHooks,
+        optimizers: OptimizerHooks,
+    ) -> None:
         self._recording = recording
         self._data = data
         self._state = state
+        self._optimizers = optimizers
         self._calls = threading.local()
         self._handles: list[Any] = []
         self._watched: dict[int, tuple[weakref.ref[torch.Tensor], int, list[int]]] = {}
@@ -96,12 +104,18 @@ class ModuleHooks:
         if not trains and not has_parameters:
             # Transforms and metrics are modules too, but no part of the training graph.
             return _Call(id(module), None, "ignored", root=False)
+        in_step = trains or self._belongs_to_step()
         if entry is None:
-            entry = recording.names.adopt(module, main=has_parameters)
+            trained = trains or self._optimizers.holds_any(module.parameters())
+            if in_step or trained:
+                entry = recording.names.adopt(module, main=has_parameters and trained)
+            else:
+                # It may never take part, or become the main root later: it gets no name for good.
+                entry = transient_entry(module)
         call = _Call(id(module), entry, "training", root=True)
         if trains:
             self._training_root(entry, args)
-        elif not self._belongs_to_step():
+        elif not in_step:
             call.mode, call.rows = "evaluation", Rows()
         elif not entry.root.trained:
             entry.root.trained = True
@@ -172,7 +186,7 @@ class ModuleHooks:
         if call.mode != "training":
             return
         if call.root:
-            self._data.claim_for_training((args, kwargs))
+            self._data.claim_by_keyword(kwargs)
         if call.entry.wrapper:
             if not call.entered:
                 self._black_box(call.entry, args, kwargs, output)
@@ -198,10 +212,11 @@ class ModuleHooks:
             if tensor._version != version:
                 self._leaf(entry, ("after", index), f"input_after{index}", tensor, Flag.CONTEXT)
         call.inputs.clear()
-        self._results(entry, output)
+        # Before the outputs, which may have come from them.
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 self._state.buffer_changed(Phase.FORWARD, join(entry.path, name), buffer)
+        self._results(entry, output)
 
     def _results(self, entry: ModuleEntry, output: Any) -> None:
         if isinstance(output, torch.Tensor):

@@ -1,6 +1,6 @@
 """Optimizers: what an update uses, and what it leaves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -47,6 +47,16 @@ class OptimizerHooks:
             self.registry.add(args[0])
 
         patches.after(torch.optim.Optimizer, "__init__", constructed)
+
+    def holds_any(self, parameters: Iterable[torch.Tensor]) -> bool:
+        """Whether an optimizer of the program holds one of the parameters."""
+        held = {
+            id(parameter)
+            for optimizer in self.registry.live()
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        }
+        return any(id(parameter) in held for parameter in parameters)
 
     def remove(self) -> None:
         """Stop."""

@@ -66,7 +66,7 @@ class FieldIds:
             UnknownIds: They cannot be told.
         """
         if not rows:
-            raise UnknownIds(f"not every batch has {self._name}: {self._other_fields()}")
+            raise UnknownIds(f"the batch has no {self._name}; {self._other_fields()}")
         if rows[0].place == _WHOLE:
             return self._single(rows[0], asked)
         if len(rows) >= _MOST_LEAVES:
@@ -140,4 +140,4 @@ class FieldIds:
         named = ", ".join(sorted(fields)[:8])
         if not named:
             return "no field of the batch was recorded"
-        return f"declare the field of the batch that names them as id; there are {named}"
+        return f"declare the field of the batch that names them as id: {named}"

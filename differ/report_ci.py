@@ -8,16 +8,21 @@ from traceparity.differ.result import DiffResult, Outcome
 
 def as_junit(result: DiffResult) -> str:
     """The result as a JUnit file of one test case."""
-    name = quoteattr(f"{result.reference.path} = {result.target.path}")
+    name = f"{result.reference.path} = {result.target.path}"
+    return junit("traceparity.diff", name, result.outcome, result.reason, as_text(result))
+
+
+def junit(suite: str, name: str, outcome: Outcome, reason: str, report: str) -> str:
+    """A JUnit file of one test case."""
     element = {
         Outcome.FAIL: "failure",
         Outcome.ERROR: "error",
         Outcome.ABSTAIN: "skipped",
-    }.get(result.outcome)
+    }.get(outcome)
     body = ""
     if element:
-        message = quoteattr(result.reason)
-        body = f"<{element} message={message}>{escape(_printable(as_text(result)))}</{element}>"
+        message = quoteattr(_printable(reason))
+        body = f"<{element} message={message}>{escape(_printable(report))}</{element}>"
     counts = " ".join(
         f'{kind}="{int(element == single)}"'
         for kind, single in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
@@ -25,7 +30,7 @@ def as_junit(result: DiffResult) -> str:
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
         f'<testsuite name="traceparity" tests="1" {counts}>\n'
-        f'  <testcase classname="traceparity.diff" name={name}>{body}</testcase>\n'
+        f'  <testcase classname="{suite}" name={quoteattr(_printable(name))}>{body}</testcase>\n'
         "</testsuite>\n"
     )
 
@@ -36,15 +41,16 @@ def _printable(text: str) -> str:
 
 def as_github(result: DiffResult) -> str:
     """The result as a workflow command, placed at the source line where one is known."""
-    level = {Outcome.PASS: "notice", Outcome.ABSTAIN: "warning"}.get(result.outcome, "error")
-    place = ""
-    if result.first and result.first.location:
-        file, _, line = result.first.location.rpartition(":")
-        place = f" file={_property(file)},line={line}," if file and line.isdecimal() else " "
-    else:
-        place = " "
-    message = _data(result.reason)
-    return f"::{level}{place}title=traceparity {result.outcome.value}::{message}\n"
+    location = result.first.location if result.first else ""
+    return github(result.outcome, result.reason, location)
+
+
+def github(outcome: Outcome, reason: str, location: str) -> str:
+    """A workflow command, placed at the source line where one is known."""
+    level = {Outcome.PASS: "notice", Outcome.ABSTAIN: "warning"}.get(outcome, "error")
+    file, _, line = location.rpartition(":")
+    place = f" file={_property(file)},line={line}," if file and line.isdecimal() else " "
+    return f"::{level}{place}title=traceparity {outcome.value}::{_data(reason)}\n"
 
 
 def _data(text: str) -> str:

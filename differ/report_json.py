@@ -28,8 +28,8 @@ def as_dict(result: DiffResult) -> dict[str, Any]:
         "traceparity_version": __version__,
         "outcome": result.outcome.value,
         "reason": result.reason,
-        "reference": _run(result.reference),
-        "target": _run(result.target),
+        "reference": run_data(result.reference),
+        "target": run_data(result.target),
         "alignment": {
             "kind": result.alignment.kind,
             "step_offset": result.alignment.step_offset,
@@ -54,7 +54,8 @@ def as_dict(result: DiffResult) -> dict[str, Any]:
     return plain
 
 
-def _run(run: RunSummary) -> dict[str, Any]:
+def run_data(run: RunSummary) -> dict[str, Any]:
+    """A run as plain data."""
     return {
         "path": run.path,
         "ranks": run.ranks,
@@ -75,8 +76,8 @@ def _divergence(found: Divergence) -> dict[str, Any]:
         "component": found.component,
         "field": found.field,
         "kind": found.kind,
-        "reference": _observation(found.reference),
-        "target": _observation(found.target),
+        "reference": observation_data(found.reference),
+        "target": observation_data(found.target),
         "metrics": _metrics(found.metrics),
         "location": found.location,
         "evidence": [
@@ -86,7 +87,8 @@ def _divergence(found: Divergence) -> dict[str, Any]:
     }
 
 
-def _observation(seen: Observation | None) -> dict[str, Any] | None:
+def observation_data(seen: Observation | None) -> dict[str, Any] | None:
+    """An observation as plain data."""
     if seen is None:
         return None
     if not seen.is_tensor:

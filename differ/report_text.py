@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from traceparity.differ import coverage_text
 from traceparity.differ.coverage_report import CoverageReport
 from traceparity.differ.describe import describe, describe_size
-from traceparity.differ.report_layout import Paint, bullets, headline, painter, row
-from traceparity.differ.result import DiffResult, Divergence, Evidence, Outcome
+from traceparity.differ.report_layout import Paint, bullets, headline, painter, row, section
+from traceparity.differ.result import DiffResult, Divergence, Evidence, NotSeen, Outcome
 
 _PHASE_WORDS = {
     "state": "in the state that the step starts from",
@@ -32,9 +32,9 @@ def as_text(result: DiffResult, *, colour: bool = False, verbose: bool = False) 
         _unequal_evidence(result, paint),
         coverage_section(result.coverage, paint, verbose=verbose) if result.coverage else [],
         _growth(result, paint),
-        _notes(result, paint),
+        section("Notes", result.notes, paint),
         _environment(result, paint, verbose),
-        _not_observed(result, paint, verbose),
+        not_observed_section(result.not_observed, paint, verbose=verbose),
         _next(result, paint),
     ]
     return "\n".join("\n".join(section) + "\n" for section in sections if section)
@@ -129,10 +129,6 @@ def coverage_section(report: CoverageReport, paint: Paint, *, verbose: bool = Fa
     return lines + bullets(coverage_text.bullets(report, verbose=verbose))
 
 
-def _notes(result: DiffResult, paint: Paint) -> list[str]:
-    return [paint("Notes", "1"), *bullets(result.notes)] if result.notes else []
-
-
 def _environment(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
     if not result.environment:
         return []
@@ -147,17 +143,13 @@ def _environment(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
     return [paint("Environment differs", "1"), *bullets(texts)]
 
 
-def _not_observed(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
-    if not result.not_observed:
-        return []
-    most = len(result.not_observed) if verbose else _MOST_NOT_OBSERVED
-    texts = [
-        f"{each.component or 'the run'} ({each.side}): {each.reason}"
-        for each in result.not_observed[:most]
-    ]
-    if len(result.not_observed) > most:
-        texts.append(f"{len(result.not_observed) - most} more (-v shows them)")
-    return [paint("Not observed", "1"), *bullets(texts)]
+def not_observed_section(seen: Sequence[NotSeen], paint: Paint, *, verbose: bool) -> list[str]:
+    """What the recorder could not see."""
+    most = len(seen) if verbose else _MOST_NOT_OBSERVED
+    texts = [f"{each.component or 'the run'} ({each.side}): {each.reason}" for each in seen[:most]]
+    if len(seen) > most:
+        texts.append(f"{len(seen) - most} more (-v shows them)")
+    return section("Not observed", texts, paint)
 
 
 def _next(result: DiffResult, paint: Paint) -> list[str]:

@@ -33,7 +33,13 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["traceparity.tracefmt", "traceparity.differ", "traceparity.cli.diff", "traceparity.cli.show"],
+    [
+        "traceparity.tracefmt",
+        "traceparity.differ",
+        "traceparity.cli.check",
+        "traceparity.cli.diff",
+        "traceparity.cli.show",
+    ],
 )
 def test_what_reads_traces_loads_no_torch(name):
     """A fresh process that imports all of it has no torch; a slim CI job never needs it."""

@@ -1,0 +1,140 @@
+"""The command ``tp-check``."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceparity._version import __version__
+from traceparity.cli.exits import Exit
+from traceparity.tracefmt.errors import TraceparityError
+
+if TYPE_CHECKING:
+    from traceparity.differ.check import CheckResult
+    from traceparity.differ.policy import Policy
+
+_FORMATS = ("text", "json", "junit", "github")
+_RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_padding")
+
+
+@click.command("tp-check", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("trace", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="A policy file.")
+@click.option("--coverage", "rule", type=click.Choice(_RULES), help="Which samples must be seen.")
+@click.option("--id", metavar="FIELD", help='What names a sample: "sampler", or "batch[row]".')
+@click.option("--expected", metavar="IDS", help='"range(0, 50000)", or a list: "[1, 2, 3]".')
+@click.option("--scope", type=click.Choice(["epoch", "trace"]), help="Over what (default: epoch).")
+@click.option(
+    "--count", type=click.Choice(["trained", "fetched"]), help="Which batches (default: trained)."
+)
+@click.option("--padding", type=click.IntRange(min=0), metavar="N", help="Surplus of each scope.")
+@click.option("--allow-nonfinite", is_flag=True, help="Infinities and NaNs are no violations.")
+@click.option("--ignore", multiple=True, metavar="GLOB", help="Sites where anything may be.")
+@click.option(
+    "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(_FORMATS)}."
+)
+@click.option("--allow-abstain", is_flag=True, help="Exit with 0 where nothing can be judged.")
+@click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
+@click.version_option(__version__)
+def check(
+    trace: tuple[Path, ...],
+    formats: tuple[str, ...],
+    allow_nonfinite: bool,
+    allow_abstain: bool,
+    verbose: bool,
+    **options: Any,
+) -> None:
+    """Judge one run by itself: the samples that it saw, and values that are not finite.
+
+    TRACE is what tp-record wrote: a .trace file, or a folder with one for each process. A run that
+    stopped and went on may be given in several segments.
+
+    Exit status: 0 PASS, 1 FAIL, 2 ERROR, 3 ABSTAIN.
+    """
+    from traceparity.differ.check import check_error, check_run
+    from traceparity.differ.policy import Policy
+
+    outputs = [_output(text) for text in formats] or [("text", None)]
+    policy: Policy = Policy()
+    try:
+        policy = _policy(options)
+        result = check_run(trace, policy, finite=not allow_nonfinite)
+    except TraceparityError as error:
+        click.echo(f"tp-check: {error}", err=True)
+        result = check_error(str(error), trace, policy)
+        # There is nothing to print, but a file that was asked for says so too.
+        outputs = [output for output in outputs if output[1]]
+    for format_name, path in outputs:
+        _write(_render(result, format_name, path, verbose=verbose), path)
+    status = Exit[result.outcome.name]
+    sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
+
+
+def _policy(options: dict[str, Any]) -> "Policy":
+    from traceparity.differ.policy_options import with_coverage_options, with_options
+
+    policy = with_options(options["policy_file"], ignore=options["ignore"])
+    names = ("rule", "id", "expected", "scope", "count", "padding")
+    return with_coverage_options(policy, **{name: options[name] for name in names})
+
+
+def _output(text: str) -> tuple[str, Path | None]:
+    name, _, path = text.partition("=")
+    if name not in _FORMATS:
+        raise click.BadParameter(f"no format {name!r}; there are {', '.join(_FORMATS)}")
+    return name, Path(path) if path else None
+
+
+def _render(result: "CheckResult", name: str, path: Path | None, *, verbose: bool) -> str:
+    if name == "json":
+        from traceparity.differ.check_json import as_json
+
+        return as_json(result)
+    if name in ("junit", "github"):
+        from traceparity.differ.check_ci import as_github, as_junit
+
+        return as_junit(result) if name == "junit" else as_github(result)
+    from traceparity.differ.check_text import as_text
+
+    colour = path is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return as_text(result, colour=colour, verbose=verbose)
+
+
+def _write(text: str, path: Path | None) -> None:
+    if path is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+
+
+def main() -> None:
+    """Run ``tp-check``. Left to click, a crash or an interrupt would exit 1, which means FAIL."""
+    try:
+        check(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(Exit.ERROR)
+    except TraceparityError as error:
+        click.echo(f"tp-check: {error}", err=True)
+        sys.exit(Exit.ERROR)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader went away, as `| head` does; Python must not complain when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(Exit.ERROR)
+    except Exception as error:
+        click.echo(f"tp-check: internal error, please report it: {error!r}", err=True)
+        if os.environ.get("TRACEPARITY_DEBUG"):
+            raise
+        sys.exit(Exit.ERROR)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,10 @@
 """The policy: the declared relation of two traces, never inferred from their differences."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
+
+from traceparity.tracefmt.globs import glob_matches
 
 PHASES = (
     "state",
@@ -16,20 +16,6 @@ PHASES = (
     "optimizer",
     "scheduler",
 )
-
-
-@lru_cache(maxsize=256)
-def _glob(pattern: str) -> re.Pattern[str]:
-    parts = (
-        ".*" if part == "*" else "." if part == "?" else re.escape(part)
-        for part in re.split(r"([*?])", pattern)
-    )
-    return re.compile("".join(parts), re.DOTALL)
-
-
-def glob_matches(pattern: str, text: str) -> bool:
-    """Whether a glob covers a site; only ``*`` and ``?`` are special, brackets are not."""
-    return _glob(pattern).fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +81,10 @@ class Align:
         evaluation: ``context``, or ``compare`` to judge evaluation activity too.
         device: ``context``, or ``compare`` to judge where tensors are.
         rename: Pairs of reference name and target name.
+        loss: How the losses of micro-batches come to that of the update: ``sum``, ``mean``,
+            ``weighted``, or ``skip`` where they are no part of the relation.
+        loss_weight: What a micro-batch weighs: ``samples``, or a recorded batch field whose
+            elements add up to it (``batch[mask]``) or are counted (``batch[1] != -100``).
     """
 
     kind: str = "start"
@@ -107,6 +97,8 @@ class Align:
     evaluation: str = "context"
     device: str = "context"
     rename: tuple[tuple[str, str], ...] = ()
+    loss: str = "sum"
+    loss_weight: str = "samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +137,21 @@ class Policy:
             tables["align"]["step_offset"] = (
                 "auto" if align.step_offset is None else align.step_offset
             )
-        if align.microbatches:
-            pair = dict(zip(("reference", "target"), align.microbatches, strict=True))
-            tables["align"]["microbatches"] = pair
+        if align.kind == "accumulation":
+            tables["align"] |= _accumulation_as_dict(align)
         if self.coverage:
             tables["coverage"] = _coverage_as_dict(self.coverage)
         return tables
+
+
+def _accumulation_as_dict(align: Align) -> dict[str, Any]:
+    values: dict[str, Any] = {"loss": align.loss}
+    if align.loss == "weighted":
+        values["loss_weight"] = align.loss_weight
+    if align.microbatches:
+        sides = ("reference", "target")
+        values["microbatches"] = dict(zip(sides, align.microbatches, strict=True))
+    return values
 
 
 def _rule_as_dict(rule: Rule) -> dict[str, Any]:

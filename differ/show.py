@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceparity.differ.observation import Observation, observe
-from traceparity.differ.policy import glob_matches
 from traceparity.tracefmt.errors import TraceparityError
+from traceparity.tracefmt.globs import glob_matches
 from traceparity.tracefmt.reader import Trace, open_run, open_trace, rank_files
 from traceparity.tracefmt.records import Flag, Phase, Site, SiteEntry, StepEntry
 from traceparity.tracefmt.verification import Verdict, verify

@@ -1,16 +1,9 @@
 """Destination: which file a process writes, when one command may start one process or many."""
 
-import contextlib
-import fcntl
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
-
-from traceparity.tracefmt.records import Header
-from traceparity.tracefmt.writer import Writer
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -22,43 +15,6 @@ def rank_and_world() -> tuple[int, int]:
         return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     except ValueError:
         return 0, 1
-
-
-class SharedWriter(Writer):
-    """The writer of a process that may have siblings: they create their files one by one."""
-
-    def __init__(
-        self, folder: Path, path: Callable[[], Path], header: Callable[[], Header]
-    ) -> None:
-        """Prepare a trace, as `Writer` does.
-
-        Args:
-            folder: Where all processes of the run write.
-            path: Tells where to write when the file is created.
-            header: Called when the file is created.
-        """
-        super().__init__(path, header)
-        self._folder = folder
-
-    def open(self) -> BinaryIO:
-        """As `Writer.open`, alone."""
-        if self.path is not None:
-            return super().open()
-        with _alone(self._folder):
-            return super().open()
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        # Some network file systems have no such locks; launchers that say ranks need none.
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def destination(out: Path, rank: int, world: int) -> tuple[Path, int]:

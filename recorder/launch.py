@@ -1,5 +1,6 @@
 """Launch: run a command so that every Python process of it that trains records itself."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -134,7 +135,7 @@ def _environment(order: Order, attached: str) -> dict[str, str]:
 
 def _finish(out: Path, status: int) -> None:
     """Give the traces of processes that were killed the index that they could not write."""
-    reason = f"the program ended (status {status}) without closing the trace"
+    reason = f"its process ended without closing it; the status of the program was {status}"
     for path in trace_files(out):
         try:
             if (process := _still_writing(path)) is not None:
@@ -173,10 +174,12 @@ def _why_nothing(out: Path, *, anyone: bool) -> str:
         return f"{out} was not written: the program made no training step that could be recorded"
     return (
         f"{out} was not written: no process recorded itself"
-        " (none imported torch, or python ran with -E, -I or -S, which leave our hook out)"
+        " (none imported torch, or python ran with -E, -I or -S)"
     )
 
 
 def _say(message: str) -> None:
-    if sys.stderr is not None:
+    # A reader of our stderr that went away must not change the status that we report.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"traceparity: {message}\n")
+        sys.stderr.flush()

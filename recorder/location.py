@@ -1,10 +1,14 @@
 """Where in the user's program we are: the innermost line outside of libraries."""
 
+import contextlib
 import functools
 import os
 import sys
 import sysconfig
-from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 _LIBRARIES = tuple(
     {
@@ -27,7 +31,7 @@ def _is_library(filename: str) -> bool:
 def user_frames(limit: int = 1) -> list[tuple[str, int]]:
     """``(file, line)`` of the innermost ``limit`` frames of the user's program."""
     found: list[tuple[str, int]] = []
-    frame: FrameType | None = sys._getframe(1)
+    frame: "FrameType | None" = sys._getframe(1)
     while frame is not None and len(found) < limit:
         ours = frame.f_globals.get("__name__", "").startswith("traceparity.")
         if not ours and not _is_library(frame.f_code.co_filename):
@@ -42,4 +46,7 @@ def user_location() -> str:
     if not frames:
         return ""
     name, line = frames[0]
-    return f"{min(os.path.relpath(name), os.path.abspath(name), key=len)}:{line}"
+    # A program may have removed the folder that it works in.
+    with contextlib.suppress(OSError):
+        name = min(os.path.relpath(name), os.path.abspath(name), key=len)
+    return f"{name}:{line}"

@@ -1,7 +1,9 @@
 """Patches: replaced attributes of torch, with the way back."""
 
 import functools
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,13 +20,25 @@ class Patches:
         self.replaced: list[tuple[Any, str, Any, Any, bool]] = []
 
     def replace(self, holder: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Set ``holder.name`` to ``make(original)``."""
+        """Set ``holder.name`` to ``make(original)``, also in the module that defines it.
+
+        There, functions are looked up by pickle, which a loader's dataset may be sent with.
+        """
+        if any(known is holder and name == other for known, other, *_ in self.replaced):
+            return
         original = getattr(holder, name)
-        own = name in vars(holder)
-        raw = vars(holder)[name] if own else original
         patched = make(original)
+        self._set(holder, name, patched)
+        home = sys.modules.get(getattr(original, "__module__", None) or "")
+        elsewhere = isinstance(holder, ModuleType) and home is not None and home is not holder
+        if elsewhere and getattr(home, name, None) is original:
+            self._set(home, name, patched)
+
+    def _set(self, holder: Any, name: str, patched: Any) -> None:
+        own = name in vars(holder)
+        before = vars(holder)[name] if own else None
         setattr(holder, name, patched)
-        self.replaced.append((holder, name, patched, raw, own))
+        self.replaced.append((holder, name, patched, before, own))
 
     def after(
         self, holder: Any, name: str, told: Callable[[Any, tuple[Any, ...], dict[str, Any]], None]

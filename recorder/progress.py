@@ -49,7 +49,7 @@ class Progress:
     def end(self) -> None:
         """Say how it went, if there was anything to record."""
         self.clear()
-        if not self._verbose or self._writer.path is None:
+        if not self._verbose or not self._writer.steps_written:
             return
         wall = time.perf_counter() - self._began
         share = 100 * self._guard.seconds / max(wall, 1e-9)

@@ -13,7 +13,7 @@ from torch.utils.data._utils import worker
 from traceparity._version import __version__
 from traceparity.recorder import digest, environment, sketch
 from traceparity.recorder.change_log import ChangeLog
-from traceparity.recorder.destination import SharedWriter, destination, rank_and_world
+from traceparity.recorder.destination import destination, rank_and_world
 from traceparity.recorder.guard import Guard, warn
 from traceparity.recorder.hooks import checkpoints
 from traceparity.recorder.hooks.backward import BackwardHooks
@@ -29,11 +29,11 @@ from traceparity.recorder.patches import Patches
 from traceparity.recorder.progress import Progress
 from traceparity.recorder.recording import Recording
 from traceparity.recorder.registry import Registry
+from traceparity.recorder.session_writer import SessionWriter
 from traceparity.recorder.settings import Settings, settings_from
 from traceparity.recorder.window import Window
 from traceparity.tracefmt.errors import TraceError, TraceExistsError
 from traceparity.tracefmt.records import Header
-from traceparity.tracefmt.writer import Writer
 
 
 class Session:
@@ -69,21 +69,18 @@ class Session:
         self._rank = rank
         self._shared = shared
         self._pid = os.getpid()
-        self._ended = False
+        self._ended = self._given_up = False
         self._surroundings: dict[str, Any] | None = None
         self.left_by_fork = False
         self.guard = Guard()
-        self._writer = self._make_writer()
+        self._writer = SessionWriter(
+            self._out.parent, self._destination, self._header, self._give_up
+        )
         self._progress = Progress(self._writer, self.guard, verbose=verbose)
         self._window = Window(settings, self._window_opens, self._write_part)
         self._recording = Recording(self._writer, settings, self.guard, self._window)
         self._patches = Patches(self.guard)
         self._make_hooks()
-
-    def _make_writer(self) -> Writer:
-        if self._shared:
-            return SharedWriter(self._out.parent, self._destination, self._header)
-        return Writer(self._destination, self._header)
 
     def _make_hooks(self) -> None:
         recording = self._recording
@@ -121,7 +118,8 @@ class Session:
         if was_active:
             with self.guard.lock, self._no_failure_reaches_the_program():
                 self._finish_file(reason)
-                self._progress.end()
+        if was_active and not self._given_up:
+            self._progress.end()
 
     def detach(self) -> None:
         """Stop without a word: a forked child holds a copy of its parent's session."""
@@ -144,6 +142,9 @@ class Session:
             if self.guard.faults:
                 reason = reason or f"{self.guard.faults} observations were lost to errors"
             self._writer.close(complete=not reason, reason=reason)
+            if not self._writer.steps_written:
+                # Values of evaluation activity, and no training that they would explain.
+                self._writer.path.unlink(missing_ok=True)
 
     # -- callbacks of window and writer -------------------------------------------------------
 
@@ -165,6 +166,8 @@ class Session:
         self._scalers.window_opens()
 
     def _write_part(self, tail: bool, last: bool) -> None:
+        if self._given_up:
+            return
         with self._no_failure_reaches_the_program():
             self._writer.write(
                 self._window.number,
@@ -179,17 +182,16 @@ class Session:
     def _no_failure_reaches_the_program(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            self._give_up(f"{self._out}: {error.strerror or error}")
-        except (TraceError, TraceExistsError) as error:
-            self._give_up(str(error))
-        except Exception as error:  # noqa: BLE001 - a fault of ours, and the program's last moment
-            self._give_up(f"{self._out}: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - nobody above could do anything about it
+            self._give_up(error)
 
-    def _give_up(self, what: str) -> None:
-        # The training goes on; what is in the file stays readable.
+    def _give_up(self, error: Exception) -> None:
+        """Stop, since nothing can be written; the training goes on, the file stays readable."""
+        if self._given_up:
+            return
+        self._given_up = True
         self.guard.active = False
-        kept = "nothing was recorded"
+        what, kept = self._cause(error), "nothing was recorded"
         if self._writer.path is not None:
             kept = "what was recorded can be read"
             with contextlib.suppress(OSError, TraceError):
@@ -197,6 +199,13 @@ class Session:
         self._writer.abandon()
         self._progress.clear()
         warn(f"recording stopped: {what}; the program goes on, {kept}")
+
+    def _cause(self, error: Exception) -> str:
+        if isinstance(error, OSError):
+            return f"{self._out}: {error.strerror or error}"
+        if isinstance(error, TraceError | TraceExistsError):
+            return str(error)
+        return f"{self._out}: {type(error).__name__}: {error}"
 
     def _destination(self) -> Path:
         path = self._out

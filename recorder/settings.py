@@ -1,6 +1,5 @@
 """What to record: the capture settings, from the command line, a file or pyproject.toml."""
 
-import fnmatch
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from traceparity.tracefmt.errors import TraceparityError
+from traceparity.tracefmt.globs import glob_matches
 from traceparity.tracefmt.records import Phase
 
 LEVELS = ("digest", "sketch", "values")
@@ -70,9 +70,9 @@ class Settings:
         if self.phases and phase.label not in self.phases:
             return False
         name = f"{phase.label}:{component}:{field}"
-        if any(fnmatch.fnmatchcase(name, glob) for glob in self.exclude):
+        if any(glob_matches(glob, name) for glob in self.exclude):
             return False
-        return not self.include or any(fnmatch.fnmatchcase(name, glob) for glob in self.include)
+        return not self.include or any(glob_matches(glob, name) for glob in self.include)
 
     def as_data(self) -> dict[str, Any]:
         """The settings as plain data, for the header and the environment of a child."""

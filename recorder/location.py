@@ -31,7 +31,7 @@ def _is_library(filename: str) -> bool:
 def user_frames(limit: int = 1) -> list[tuple[str, int]]:
     """``(file, line)`` of the innermost ``limit`` frames of the user's program."""
     found: list[tuple[str, int]] = []
-    frame: "FrameType | None" = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(found) < limit:
         ours = frame.f_globals.get("__name__", "").startswith("traceparity.")
         if not ours and not _is_library(frame.f_code.co_filename):

@@ -2,7 +2,8 @@
 
 Each round runs the same training plain and at each capture level, one process after the other, so
 that a busy neighbour hits all of them. Ratios are of the medians over all rounds and steps; the
-first steps of a process, which warm up, are left out. Needs tp-record on PATH.
+first steps of a process, which warm up, are left out. `cpu` is the ratio of CPU times, which other
+programs disturb less. Needs tp-record on PATH.
 """
 
 import argparse
@@ -30,6 +31,7 @@ class Cost:
     """What was measured at one level."""
 
     rounds: list[list[float]] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
     bytes_per_tensor: float = 0.0
     bytes_per_step: float = 0.0
 
@@ -37,18 +39,27 @@ class Cost:
     def median(self) -> float:
         return statistics.median(seconds for steps in self.rounds for seconds in steps)
 
+    @property
+    def cpu(self) -> float:
+        return statistics.median(self.cpu_seconds)
+
+    def add(self, seconds: dict[str, list[float]]) -> None:
+        """Take in a run."""
+        self.rounds.append(seconds["elapsed"][WARM_UP:])
+        self.cpu_seconds += seconds["cpu"][WARM_UP:]
+
     def round_medians(self) -> list[float]:
         return [statistics.median(steps) for steps in self.rounds]
 
 
-def train(size: str, level: str, steps: int, trace: Path) -> list[float]:
-    """Run the training once; returns the seconds of its steps."""
+def train(size: str, level: str, steps: int, trace: Path) -> dict[str, list[float]]:
+    """Run the training once; returns the seconds of its steps by clock."""
     target = [str(PROGRAM), size, "--steps", str(steps)]
     record = ["tp-record", "--overwrite", "--capture", level, "-o", str(trace), "--"]
     command = [sys.executable, *target] if level == PLAIN else [*record, *target]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    seconds: list[float] = json.loads(done.stdout)
-    return seconds[WARM_UP:]
+    seconds: dict[str, list[float]] = json.loads(done.stdout)
+    return seconds
 
 
 def weigh(trace: Path, cost: Cost) -> None:
@@ -57,7 +68,8 @@ def weigh(trace: Path, cost: Cost) -> None:
         columns = [opened.columns(step.number) for step in opened.steps]
         tensors = sum(int((part.kind == Kind.TENSOR).sum()) for part in columns)
         cost.bytes_per_tensor = trace.stat().st_size / tensors
-        cost.bytes_per_step = sum(length for _, length in opened.steps[-2].chunks)
+        ends = [sum(step.chunks[-1]) for step in opened.steps[-3:-1]]
+        cost.bytes_per_step = ends[1] - ends[0]
 
 
 def measure(size: str, steps: int, rounds: int, levels: list[str]) -> dict[str, Cost]:
@@ -67,7 +79,7 @@ def measure(size: str, steps: int, rounds: int, levels: list[str]) -> dict[str, 
         for _ in range(rounds):
             for level, cost in costs.items():
                 trace = Path(folder) / f"{level}.trace"
-                cost.rounds.append(train(size, level, steps, trace))
+                cost.add(train(size, level, steps, trace))
                 if level != PLAIN and not cost.bytes_per_tensor:
                     weigh(trace, cost)
                 trace.unlink(missing_ok=True)
@@ -77,7 +89,7 @@ def measure(size: str, steps: int, rounds: int, levels: list[str]) -> dict[str, 
 def show(size: str, costs: dict[str, Cost]) -> None:
     """Print a table; `range` is the lowest and highest ratio of a round to its plain twin."""
     plain = costs[PLAIN]
-    head = f"{size:6} {'ms/step':>9} {'ratio':>6} {'limit':>6} {'range':>12}"
+    head = f"{size:6} {'ms/step':>9} {'ratio':>6} {'limit':>6} {'range':>12} {'cpu':>6}"
     print(f"\n{head} {'B/tensor':>9} {'B/step':>10}")
     for level, cost in costs.items():
         twins = zip(cost.round_medians(), plain.round_medians(), strict=True)
@@ -86,6 +98,7 @@ def show(size: str, costs: dict[str, Cost]) -> None:
         print(
             f"{level:6} {cost.median * 1e3:9.2f} {cost.median / plain.median:6.3f} "
             f"{limit or '':>6} {min(ratios):5.2f}..{max(ratios):5.2f} "
+            f"{cost.cpu / plain.cpu:6.3f} "
             f"{cost.bytes_per_tensor:9.1f} {cost.bytes_per_step:10.0f}"
         )
 

@@ -23,9 +23,17 @@ _FORMATS = ("text", "json", "junit", "github")
 @click.argument("target", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="A policy file.")
 @click.option(
-    "--align", type=click.Choice(["start", "resume"]), help="How steps line up (default: start)."
+    "--align",
+    type=click.Choice(["start", "resume", "accumulation"]),
+    help="How steps line up (default: start).",
 )
 @click.option("--step-offset", metavar="N|auto", help="Reference step of the target's step 0.")
+@click.option("--microbatches", metavar="N:M", help="Micro-batches of an update on both sides.")
+@click.option(
+    "--loss",
+    type=click.Choice(["sum", "mean", "weighted", "skip"]),
+    help="How the losses of micro-batches combine (default: sum).",
+)
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="A name that changed.")
 @click.option("--phases", metavar="LIST", help="Compare these phases only.")
 @click.option(
@@ -83,6 +91,8 @@ def _policy(options: dict[str, Any]) -> "Policy":
         options["policy_file"],
         align=options["align"],
         step_offset=options["step_offset"],
+        microbatches=options["microbatches"],
+        loss=options["loss"],
         rename=options["rename"],
         phases=options["phases"],
         unmatched=options["unmatched"],

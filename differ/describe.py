@@ -2,7 +2,7 @@
 
 from traceparity.differ.metrics import Metrics
 from traceparity.differ.observation import Observation
-from traceparity.differ.result import Divergence
+from traceparity.differ.result import MICRO_BATCHES, Divergence
 from traceparity.tracefmt.records import Kind
 
 _SHOWN_TEXT = 200
@@ -48,6 +48,8 @@ def _number(value: object) -> str:
 
 def describe_size(found: Divergence) -> str:
     """What differs and by how much."""
+    if found.field == MICRO_BATCHES:
+        return found.evidence[0].detail
     if found.kind in ("missing", "extra"):
         lacking = "target" if found.kind == "missing" else "reference"
         return f"the {lacking} has no such value"

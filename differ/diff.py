@@ -12,6 +12,7 @@ from traceparity.differ.next_commands import next_commands, record_again
 from traceparity.differ.policy import Policy
 from traceparity.differ.rank_diff import RankDiff, RankReport
 from traceparity.differ.result import (
+    MICRO_BATCHES,
     NOTHING_COMPARED,
     Alignment,
     Compared,
@@ -137,8 +138,6 @@ def _compare(
 
 def _unsupported(policy: Policy) -> list[str]:
     align = policy.align
-    if align.kind == "accumulation":
-        return ["alignment by accumulation is not supported yet"]
     if align.ranks == "sharded":
         return ["sharded ranks are not supported yet"]
     return []
@@ -207,7 +206,8 @@ def _outcome(
     findings: _Findings, first: Divergence | None, reference: "Trace", target: "Trace"
 ) -> tuple[Outcome, str]:
     if first is not None:
-        return Outcome.FAIL, f"the runs part at {describe_place(first)}"
+        detail = f": {first.evidence[0].detail}" if first.field == MICRO_BATCHES else ""
+        return Outcome.FAIL, f"the runs part at {describe_place(first)}{detail}"
     equal = f"{findings.compared.observations:,} observations in {findings.compared.steps:,} steps"
     if findings.compared.observations == 0 and not findings.abstain:
         return Outcome.ABSTAIN, NOTHING_COMPARED

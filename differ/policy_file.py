@@ -17,6 +17,7 @@ _ALIGN_WORDS = {
     "unmatched": ("fail", "allow"),
     "evaluation": ("context", "compare"),
     "device": ("context", "compare"),
+    "loss": ("sum", "mean", "weighted", "skip"),
 }
 _COVERAGE_WORDS = {
     "policy": ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_padding"),
@@ -24,9 +25,15 @@ _COVERAGE_WORDS = {
     "count": ("trained", "fetched"),
 }
 _KEYS = {
-    "align": {*_ALIGN_WORDS, "step_offset", "microbatches", "phases", "rename"},
+    "align": {*_ALIGN_WORDS, "step_offset", "microbatches", "loss_weight", "phases", "rename"},
     "compare": {"site", "rtol", "atol", "rel_l2", "ulp", "equal_nan", "ignore"},
     "coverage": {*_COVERAGE_WORDS, "id", "expected", "padding"},
+}
+_GOES_WITH = {
+    "step_offset": "resume",
+    "microbatches": "accumulation",
+    "loss": "accumulation",
+    "loss_weight": "accumulation",
 }
 _LIMITS = ("rtol", "atol", "rel_l2")
 
@@ -76,9 +83,11 @@ class _Parser:
         words = {key: self._word("align", table, key, _ALIGN_WORDS[key]) for key in _ALIGN_WORDS}
         values: dict[str, Any] = {key: word for key, word in words.items() if word}
         kind = values.get("kind", "start")
-        for key, needed in (("step_offset", "resume"), ("microbatches", "accumulation")):
+        for key, needed in _GOES_WITH.items():
             if key in table and kind != needed:
                 raise self._error("align", key, f'goes with kind = "{needed}" only')
+        if "loss_weight" in table:
+            values["loss_weight"] = self._loss_weight(table["loss_weight"], values.get("loss"))
         if table.get("step_offset", "auto") != "auto":
             values["step_offset"] = self._natural("align", table, "step_offset", 'or "auto"')
         if "microbatches" in table:
@@ -88,6 +97,13 @@ class _Parser:
         if "rename" in table:
             values["rename"] = self._rename(table["rename"])
         return Align(**values)
+
+    def _loss_weight(self, value: Any, loss: str | None) -> str:
+        if loss != "weighted":
+            raise self._error("align", "loss_weight", 'goes with loss = "weighted" only')
+        if not isinstance(value, str) or not value:
+            raise self._error("align", "loss_weight", 'must be "samples" or a recorded batch field')
+        return value
 
     def _microbatches(self, value: Any) -> tuple[int, int]:
         if not isinstance(value, dict) or set(value) != {"reference", "target"}:

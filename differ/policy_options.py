@@ -21,6 +21,8 @@ def with_options(
     *,
     align: str | None = None,
     step_offset: str | None = None,
+    microbatches: str | None = None,
+    loss: str | None = None,
     rename: Sequence[str] = (),
     phases: str | None = None,
     unmatched: str | None = None,
@@ -37,6 +39,7 @@ def with_options(
         changed = replace(changed, kind=align)
     if step_offset is not None:
         changed = _with_offset(changed, step_offset, declared=align)
+    changed = _with_accumulation(changed, microbatches, loss, declared=align)
     if rename:
         changed = replace(changed, rename=(*changed.rename, *map(_rename, rename)))
     if phases is not None:
@@ -45,6 +48,8 @@ def with_options(
         changed = replace(changed, unmatched=unmatched)
     if changed.kind != "resume":
         changed = replace(changed, step_offset=None)
+    if changed.kind != "accumulation":
+        changed = replace(changed, microbatches=None, loss="sum", loss_weight="samples")
     ignored = tuple(Rule(site=glob, ignore=True) for glob in ignore)
     return replace(policy, align=changed, rules=policy.rules + ignored)
 
@@ -106,6 +111,25 @@ def _with_offset(align: Align, text: str, declared: str | None) -> Align:
     if not text.isdecimal():
         raise PolicyError(f'--step-offset must be a whole number from 0 or "auto", not {text!r}')
     return replace(align, kind="resume", step_offset=int(text))
+
+
+def _with_accumulation(
+    align: Align, microbatches: str | None, loss: str | None, declared: str | None
+) -> Align:
+    if microbatches is None and loss is None:
+        return align
+    if declared not in (None, "accumulation"):
+        option = "--loss" if microbatches is None else "--microbatches"
+        raise PolicyError(f"{option} goes with --align accumulation only, not {declared}")
+    align = replace(align, kind="accumulation", loss=loss or align.loss)
+    if microbatches is None:
+        return align
+    counts = [int(part) for part in microbatches.split(":") if part.isdecimal()]
+    if len(counts) != 2 or microbatches.count(":") != 1 or 0 in counts:
+        raise PolicyError(
+            f"--microbatches must be REFERENCE:TARGET, as 1:4, and not {microbatches!r}"
+        )
+    return replace(align, microbatches=(counts[0], counts[1]))
 
 
 def _rename(text: str) -> tuple[str, str]:

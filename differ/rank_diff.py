@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from traceparity.differ.accumulation import Accumulation
 from traceparity.differ.errors import AlignmentError
 from traceparity.differ.evidence import evidence_for
 from traceparity.differ.growth import growth_point
@@ -14,7 +15,7 @@ from traceparity.differ.settings_evidence import root_class
 from traceparity.differ.sites import JointSites
 from traceparity.differ.step_diff import StepReport, compare_steps
 from traceparity.differ.step_pair import Side, StepPair
-from traceparity.differ.step_view import Steps
+from traceparity.differ.step_view import FIRST_BATCH, Steps
 from traceparity.differ.steps import StepAlignment, align_steps, first_phase, is_windowed
 from traceparity.differ.stillness import Stillness
 from traceparity.differ.types import TypeTable
@@ -70,8 +71,12 @@ class RankDiff:
     ) -> None:
         self._rank = rank
         self._expect_end = expect_end
-        self._policy = policy
         self._sites = JointSites(reference.sites, target.sites, policy)
+        self._accumulation: Accumulation | None = None
+        if policy.align.kind == "accumulation":
+            joined = self._accumulation = Accumulation(reference, target, self._sites, policy)
+            reference, target, policy = joined.reference, joined.target, joined.policy
+        self._policy = policy
         self._reference = Side(Steps(reference, self._sites, self._sites.reference, policy))
         self._target = Side(Steps(target, self._sites, self._sites.target, policy))
         self._stillness = Stillness()
@@ -83,6 +88,9 @@ class RankDiff:
     def run(self) -> RankReport:
         """Compare all aligned steps, until too many of them diverge."""
         report = self._report
+        if self._accumulation and (undeclared := self._accumulation.undeclared()):
+            report.abstain.append(undeclared)
+            return report
         try:
             alignment = report.alignment = align_steps(self._reference, self._target, self._policy)
         except AlignmentError as error:
@@ -96,9 +104,12 @@ class RankDiff:
                 report.notes.append(
                     f"only the first {MOST_DIVERGENCES} diverging steps were compared"
                 )
-                return report
-        self._judge_ends(alignment)
-        report.notes += self._stillness.notes()
+                break
+        else:
+            self._judge_ends(alignment)
+            report.notes += self._stillness.notes()
+        if self._accumulation:
+            report.notes += self._accumulation.notes()
         if self._unmatched:
             report.notes.append(_allowed(list(self._unmatched)))
         return report
@@ -107,7 +118,8 @@ class RankDiff:
         equal_before = self._begin_together(alignment)
         for number, target_number in alignment.pairs:
             self._stillness.take(self._reference.steps.entries[number])
-            if self._equal_by_index(number, target_number):
+            miscount = self._accumulation and self._accumulation.miscount(number)
+            if not miscount and self._equal_by_index(number, target_number):
                 self._skip(self._reference.steps.entries[number])
                 continue
             pair = StepPair(
@@ -115,6 +127,8 @@ class RankDiff:
                 number, target_number, self._types, equal_before,
             )  # fmt: skip
             step_report = compare_steps(pair)
+            if miscount:
+                step_report.add_before_batches(miscount.divergence(self._rank, FIRST_BATCH))
             equal_before = equal_before and step_report.identical
             yield step_report
 
@@ -159,10 +173,10 @@ class RankDiff:
         report.phases |= step_report.phases
         step = step_report.pair.reference_step
         report.undecided += [(step, site) for site in step_report.undecided]
-        if step_report.first is None or step_report.candidate is None:
+        if step_report.first is None:
             return
         divergence = step_report.first
-        if not report.divergences:
+        if not report.divergences and step_report.candidate is not None:
             found = evidence_for(step_report.pair, step_report.candidate, divergence)
             divergence = replace(
                 divergence,

@@ -15,6 +15,10 @@ NOTHING_COMPARED = "nothing was compared: the traces hold nothing that decides"
 """The reason where the policy leaves nothing to judge."""
 
 
+MICRO_BATCHES = "micro_batches"
+"""Field of a divergence that is no value: an update took another number of them than declared."""
+
+
 class Outcome(enum.Enum):
     """The verdict on a declared relation."""
 

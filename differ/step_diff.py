@@ -41,6 +41,11 @@ class StepReport:
     undecided: list[str] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
 
+    def add_before_batches(self, found: Divergence) -> None:
+        """Add a divergence of the step as a whole: only its starting state comes before it."""
+        if self.first is None or self.first.order >= found.order:
+            self.first, self.candidate, self.identical = found, None, False
+
 
 def compare_steps(pair: StepPair) -> StepReport:
     """Compare two steps block by block, until the first divergence."""

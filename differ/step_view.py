@@ -21,6 +21,8 @@ Mask = npt.NDArray[np.bool_]
 _IN_MICROBATCH = 4
 _AFTER_MICROBATCHES = 1 << 40
 _KEPT_STEPS = 4
+FIRST_BATCH = 2
+"""Number of the block with the first batch of a step."""
 
 
 @dataclass(frozen=True, slots=True)

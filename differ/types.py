@@ -1,7 +1,6 @@
 """Numbers for dtypes and shapes that mean the same in both traces."""
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ class TypeTable:
     def __init__(self, reference: "Trace", target: "Trace") -> None:
         self._reference = reference
         self._target = target
+        self._known: dict[tuple[str, int, int], tuple[Ids, Ids]] = {}
 
     def same(self, left: Columns, rows: Ids, right: Columns, target_rows: Ids) -> Mask:
         """Which pairs of tensors have one dtype and one shape."""
@@ -28,13 +28,22 @@ class TypeTable:
         mask &= shapes[0][left.shape[rows]] == shapes[1][right.shape[target_rows]]
         return mask
 
-    @cached_property
+    @property
     def _dtypes(self) -> tuple[Ids, Ids]:
-        return _numbered(self._reference.strings, self._target.strings)
+        return self._numbered("strings", self._reference.strings, self._target.strings)
 
-    @cached_property
+    @property
     def _shapes(self) -> tuple[Ids, Ids]:
-        return _numbered(self._reference.shapes, self._target.shapes)
+        return self._numbered("shapes", self._reference.shapes, self._target.shapes)
+
+    def _numbered(
+        self, name: str, left: Sequence[Hashable], right: Sequence[Hashable]
+    ) -> tuple[Ids, Ids]:
+        # Tables grow when rows of micro-batches are put together.
+        key = name, len(left), len(right)
+        if key not in self._known:
+            self._known[key] = _numbered(left, right)
+        return self._known[key]
 
 
 def _numbered(left: Sequence[Hashable], right: Sequence[Hashable]) -> tuple[Ids, Ids]:

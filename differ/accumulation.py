@@ -1,0 +1,197 @@
+"""Two runs that cut their updates into micro-batches in different ways, update by update."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from traceparity.differ.joined_trace import JoinedTrace
+from traceparity.differ.left_out import Tally
+from traceparity.differ.metrics import Metrics
+from traceparity.differ.policy import Policy
+from traceparity.differ.result import MICRO_BATCHES, Divergence, Evidence
+from traceparity.differ.sites import JointSites, SideTable
+from traceparity.differ.window_pair import Half, WindowPair
+from traceparity.differ.window_rows import WindowRows
+from traceparity.tracefmt.records import Columns, Phase, Site, StepEntry
+
+if TYPE_CHECKING:
+    from traceparity.tracefmt.reader import Trace
+
+_KEPT_PAIRS = 4
+_SCALE = Site(Phase.STATE, "scaler.scale", "value")
+
+
+class _Windows:
+    """The windows of one trace as stored."""
+
+    def __init__(self, trace: "Trace", sites: JointSites, table: SideTable) -> None:
+        self.trace = trace
+        self.entries: dict[int, StepEntry] = {entry.number: entry for entry in trace.steps}
+        self._sites = sites
+        self._table = table
+        self._scales: dict[int, float] = {}
+        self._scaled = [number for number, entry in enumerate(trace.sites) if entry.site == _SCALE]
+
+    def rows(self, number: int) -> WindowRows:
+        return WindowRows(self.trace, self.entries[number], self._sites, self._table)
+
+    def scale(self, number: int) -> float:
+        """What a gradient scaler multiplies the losses of a step by; 1 without one."""
+        if not self._scaled:
+            return 1.0
+        earlier, found = number, None
+        while found is None and earlier in self.entries:
+            found = self._scales.get(earlier)
+            if found is None:
+                found = self._told(earlier)
+            earlier -= 1
+        self._scales[number] = 1.0 if found is None else found
+        return self._scales[number]
+
+    def _told(self, number: int) -> float | None:
+        columns = self.trace.columns(number)
+        for row in (columns.site == self._scaled[0]).nonzero()[0].tolist():
+            value = self.trace.scalar(columns, row)
+            if isinstance(value, float) and value > 0:
+                return value
+        return None
+
+
+class Accumulation:
+    """The traces of both runs as if each update had had one micro-batch.
+
+    Attributes:
+        reference: The reference, put together.
+        target: The target, put together.
+        policy: The policy to judge them by: what it says of the order of samples is done.
+    """
+
+    def __init__(
+        self, reference: "Trace", target: "Trace", sites: JointSites, policy: Policy
+    ) -> None:
+        self._align = policy.align
+        self.policy = replace(policy, align=replace(policy.align, order="exact"))
+        self._windows = (
+            _Windows(reference, sites, sites.reference),
+            _Windows(target, sites, sites.target),
+        )
+        self.reference = JoinedTrace(reference, lambda number: self._pair(number)[0])
+        self.target = JoinedTrace(target, lambda number: self._pair(number)[1])
+        self._pairs: OrderedDict[int, tuple[Columns, Columns]] = OrderedDict()
+        self._left_out = Tally()
+
+    def notes(self) -> Iterator[str]:
+        """What was not compared, and why."""
+        return self._left_out.notes()
+
+    def _pair(self, number: int) -> tuple[Columns, Columns]:
+        found = self._pairs.get(number)
+        if found is None:
+            found = self._pairs[number] = self._joined(number)
+            if len(self._pairs) > _KEPT_PAIRS:
+                self._pairs.popitem(last=False)
+        return found
+
+    def _joined(self, number: int) -> tuple[Columns, Columns]:
+        ours, theirs = self._windows
+        if not (number in ours.entries and number in theirs.entries):
+            lone = ours if number in ours.entries else theirs
+            columns = lone.trace.columns(number)
+            return columns, columns
+        counts = [side.entries[number].micro_batches for side in self._windows]
+        if counts == [1, 1]:
+            return ours.trace.columns(number), theirs.trace.columns(number)
+        pair = WindowPair(
+            self._align,
+            Half(self.reference, ours.rows(number), ours.scale(number)),
+            Half(self.target, theirs.rows(number), theirs.scale(number)),
+            self._left_out,
+        )
+        return pair.join()
+
+    def undeclared(self) -> str:
+        """Why nothing can be compared where no numbers are declared; empty where they are."""
+        if self._align.microbatches:
+            return ""
+        counts = [
+            next((entry.micro_batches for entry in side.entries.values()), 0)
+            for side in self._windows
+        ]
+        return (
+            "how many micro-batches an update has is not declared: --microbatches N:M; "
+            f"the first update has {counts[0]} in the reference and {counts[1]} in the target"
+        )
+
+    # -- counts of micro-batches --------------------------------------------------------------
+
+    def miscount(self, number: int) -> "Miscount | None":
+        """What is wrong with the numbers of micro-batches of an update; None where nothing is.
+
+        Fewer than declared are in order where both sides had the same samples all the same, as in
+        the last update of an epoch.
+        """
+        declared = self._align.microbatches or (0, 0)
+        for name, wanted, side in zip(
+            ("reference", "target"), declared, self._windows, strict=True
+        ):
+            count = side.entries[number].micro_batches
+            if count != wanted and (count > wanted or not self._same_samples(number)):
+                updates = [len(each.entries) for each in self._windows]
+                return Miscount(name, number, count, wanted, (updates[0], updates[1]))
+        return None
+
+    def _same_samples(self, number: int) -> bool:
+        sizes = [side.rows(number).sizes for side in self._windows]
+        return sizes[0] is not None and sizes[1] is not None and sum(sizes[0]) == sum(sizes[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Miscount:
+    """An update that took another number of micro-batches than declared.
+
+    Attributes:
+        side: ``reference`` or ``target``.
+        step: The update.
+        count: How many it took.
+        declared: How many are declared.
+        updates: How many updates both traces have.
+    """
+
+    side: str
+    step: int
+    count: int
+    declared: int
+    updates: tuple[int, int]
+
+    @property
+    def detail(self) -> str:
+        """The fact in one sentence."""
+        plural = "" if self.count == 1 else "es"
+        return (
+            f"the {self.side} took {self.count} micro-batch{plural} in update {self.step}, "
+            f"{self.declared} declared"
+        )
+
+    def divergence(self, rank: int, order: int) -> Divergence:
+        """The divergence that it is, before anything of the update's batches is compared."""
+        evidence = [Evidence(MICRO_BATCHES, False, self.detail)]
+        if self.updates[0] != self.updates[1]:
+            detail = f"{self.updates[0]} updates in the reference against {self.updates[1]}"
+            evidence.append(Evidence("updates", False, detail))
+        return Divergence(
+            rank=rank,
+            step=self.step,
+            target_step=self.step,
+            microbatch=0,
+            call=0,
+            phase=Phase.DATA.label,
+            component="update",
+            field=MICRO_BATCHES,
+            kind="missing" if self.count < self.declared else "extra",
+            reference=None,
+            target=None,
+            metrics=Metrics(),
+            order=order,
+            evidence=tuple(evidence),
+        )

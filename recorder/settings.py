@@ -50,7 +50,7 @@ class Settings:
         known = [phase.label for phase in Phase]
         for phase in self.phases:
             if phase not in known:
-                raise SettingsError(f"phase {phase!r} is none of {', '.join(known)}")
+                raise SettingsError(f"phases: {phase!r} is none of {', '.join(known)}")
 
     def wants_step(self, number: int) -> bool:
         """Whether step ``number`` is recorded."""
@@ -92,7 +92,7 @@ def parse_steps(text: str) -> tuple[tuple[int, int | None], ...]:
     for part in text.split(","):
         start, colon, stop = part.strip().partition(":")
         try:
-            first = int(start or 0)
+            first = int(start or 0) if colon else int(start)
             last = (int(stop) if stop else None) if colon else first + 1
         except ValueError:
             raise SettingsError(f"steps {text!r}: give ranges such as 0:10,500:510") from None
@@ -124,14 +124,10 @@ def settings_from(data: Mapping[str, Any], origin: str, base: Settings | None = 
 
 def _value(key: str, value: Any, origin: str) -> Any:
     if key == "steps":
-        if isinstance(value, str):
-            return parse_steps(value)
         try:
-            return tuple(_range(*pair) for pair in value)
-        except TypeError:
-            raise SettingsError(
-                f'{origin}: steps must be a text such as "0:10,500:510" or a list of pairs'
-            ) from None
+            return parse_steps(value) if isinstance(value, str) else _ranges(value)
+        except SettingsError as error:
+            raise SettingsError(f"{origin}: {error}") from None
     if key in ("phases", "include", "exclude"):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
@@ -143,12 +139,18 @@ def _value(key: str, value: Any, origin: str) -> Any:
     return value
 
 
-def _range(start: int, stop: int | None) -> tuple[int, int | None]:
-    if not all(isinstance(n, int) for n in (start, 0 if stop is None else stop)):
-        raise TypeError
-    if start < 0 or (stop is not None and stop <= start):
-        raise SettingsError(f"steps {start}:{'' if stop is None else stop}: the range is empty")
-    return start, stop
+def _ranges(pairs: Any) -> tuple[tuple[int, int | None], ...]:
+    """Ranges as they come from a file; the other way round from `Settings.as_data`."""
+    ranges: list[tuple[int, int | None]] = []
+    for pair in pairs if isinstance(pairs, list | tuple) else [pairs]:
+        match pair:
+            case [int(start), int() | None as stop]:
+                ranges += parse_steps(f"{start}:{'' if stop is None else stop}")
+            case _:
+                raise SettingsError(
+                    'steps must be a text such as "0:10,500:510" or a list of pairs'
+                )
+    return tuple(ranges)
 
 
 def settings_from_file(path: Path) -> Settings:

@@ -42,6 +42,7 @@ _ROLE_OF = {
     "pass_end": _Role.PASS_END,
 }
 _NOTHING = -1
+_EVALUATION, _CONTEXT = int(Flag.EVALUATION), int(Flag.CONTEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class _Draft:
     length: int | None = None
     listing: Any = None
 
-    def ends_before(self, role: _Role, place: int | None) -> bool:
+    def ends_before(self, role: int, place: int | None) -> bool:
         """Whether a row of this role is the next batch's."""
         if role != self.last or role != _Role.FIELD:
             return role <= self.last
@@ -131,9 +132,9 @@ class BatchRows:
     def take(self, columns: Columns) -> Iterator[SeenBatch | PassEnd]:
         """What the next chunk of a step completes."""
         roles = self._roles[columns.site]
-        decisive = (roles >= 0) & ((columns.flags & Flag.EVALUATION) == 0)
-        for row in np.flatnonzero(decisive).tolist():
-            role = _Role(int(roles[row]))
+        decisive = (roles >= 0) & ((columns.flags & _EVALUATION) == 0)
+        rows = np.flatnonzero(decisive)
+        for row, role in zip(rows.tolist(), roles[rows].tolist(), strict=True):
             loader = self._loaders[columns.site[row]]
             if role == _Role.PASS_END:
                 end = self._trace.scalar(columns, row)
@@ -158,10 +159,10 @@ class BatchRows:
         for loader in tuple(self._drafts):
             yield from self._finish(loader)
 
-    def _add(self, draft: _Draft, role: _Role, found: FieldRow) -> None:
+    def _add(self, draft: _Draft, role: int, found: FieldRow) -> None:
         columns, row = found.columns, found.row
         if role <= _Role.IDS:
-            draft.trained |= not columns.flags[row] & Flag.CONTEXT
+            draft.trained |= not columns.flags[row] & _CONTEXT
         if role == _Role.FIELD:
             draft.rows.append(found)
         elif role == _Role.IDS:

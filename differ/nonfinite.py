@@ -25,6 +25,10 @@ MOST_PLACES = 100
 _ANY_COUNTS = (Phase.LOSS, Phase.BACKWARD, Phase.GRADIENT, Phase.OPTIMIZER)
 _SCALED = (Phase.BACKWARD, Phase.GRADIENT)
 _IN_MICROBATCH = (Phase.DATA, Phase.FORWARD, Phase.LOSS, Phase.BACKWARD)
+# Plain numbers: arithmetic with members of an enum is slow, and there is some for every chunk.
+_NO_PART = int(Flag.CONTEXT | Flag.RECOMPUTED)
+_NONFINITE = int(Flag.NONFINITE)
+_TENSOR = int(Kind.TENSOR)
 _MOST_BYTES = 1 << 10
 _INEXACT = ("float", "bfloat", "complex")
 
@@ -92,10 +96,10 @@ class NonFiniteAudit:
             table = self._tables[rank] = _SiteTable(trace, self._policy)
         flags = columns.flags
         self._skipped |= bool(table.skips[columns.site].any())
-        judged = (columns.kind == Kind.TENSOR) & ~table.ignored[columns.site]
-        judged &= (flags & (Flag.CONTEXT | Flag.RECOMPUTED)) == 0
-        self.judged += int((judged & table.inexact[columns.dtype]).sum())
-        rows = np.flatnonzero(judged & ((flags & Flag.NONFINITE) != 0))
+        judged = (columns.kind == _TENSOR) & ~table.ignored[columns.site]
+        judged &= (flags & _NO_PART) == 0
+        self.judged += int(np.count_nonzero(judged & table.inexact[columns.dtype]))
+        rows = np.flatnonzero(judged & ((flags & _NONFINITE) != 0))
         if not len(rows):
             return
         counts = np.isin(table.phase[columns.site[rows]], _ANY_COUNTS)

@@ -16,6 +16,7 @@ from traceparity.differ.names import is_group, optimizer_state_parameter, schedu
 from traceparity.differ.result import Divergence, Evidence
 from traceparity.differ.settings_evidence import settings_evidence
 from traceparity.differ.step_pair import StepPair
+from traceparity.differ.step_view import StepView
 from traceparity.tracefmt.records import Phase
 
 _SHOWN = 3
@@ -143,14 +144,39 @@ def _rng(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
             left, right = told_now(pair, Phase.FORWARD, name, "digest", candidate.block.microbatch)
             if left and right and left.digest != right.digest and short in at_start[True]:
                 after_forward.append(short)
-    for equal, names in at_start.items():
-        if names:
-            word = "equal" if equal else "differs"
-            detail = f"random state {word} when the step starts: {', '.join(names)}"
-            yield Evidence("rng", equal, detail)
+    unused = [name for name in at_start[False] if not _draws(pair, f"rng.{name}")]
+    used = [name for name in at_start[False] if name not in unused]
+    start = "when the step starts"
+    if at_start[True]:
+        yield Evidence("rng", True, f"random state equal {start}: {', '.join(at_start[True])}")
+    if used:
+        yield Evidence("rng", False, f"random state differs {start}: {', '.join(used)}")
+    if unused:
+        # Two healthy processes differ in a generator that nothing seeds and nothing uses.
+        named = ", ".join(unused)
+        yield Evidence("rng", False, f"random state differs, yet nothing draws from it: {named}")
     if after_forward:
         detail = f"random state differs only after the forward pass: {', '.join(after_forward)}"
         yield Evidence("rng", False, detail)
+
+
+def _draws(pair: StepPair, generator: str) -> bool:
+    """Whether a generator moves between this step and one beside it, in either run."""
+    site = pair.sites.number(Phase.STATE, generator, "digest")
+    for side, number in (
+        (pair.reference_side, pair.reference_step),
+        (pair.target_side, pair.target_step),
+    ):
+        beside = [near for near in (number - 1, number + 1) if near in side.steps.entries]
+        digests = {_last_digest(side.steps[near], site) for near in (number, *beside)}
+        if len(digests - {None}) > 1 or not beside:
+            return True
+    return False
+
+
+def _last_digest(view: StepView, site: int | None) -> bytes | None:
+    rows = view.rows(Phase.STATE, site)
+    return view.observation(rows[-1]).digest if rows else None
 
 
 def _checkpoints(pair: StepPair) -> Iterator[Evidence]:

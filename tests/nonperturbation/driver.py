@@ -79,6 +79,12 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, str
             yield f"group {number} state {index}", digest(dict(optimizer.state.get(parameter, {})))
 
 
+def belongs_to_compiler(thing: object) -> bool:
+    """Whether torch.compile made it on its way: how many it makes is its own affair."""
+    inside = ("torch.fx", "torch._dynamo", "torch._functorch", "torch.nn.modules.module")
+    return isinstance(thing, torch.fx.GraphModule) or type(thing).__module__.startswith(inside)
+
+
 def report() -> dict[str, str]:
     """Everything that the script left behind, by name."""
     torch.set_grad_enabled(True)
@@ -87,7 +93,7 @@ def report() -> dict[str, str]:
         "rng numpy": digest(np.random.get_state(legacy=False)),
         "rng torch": digest(torch.get_rng_state()),
     }
-    for number, thing in enumerate(kept):
+    for number, thing in enumerate(one for one in kept if not belongs_to_compiler(one)):
         label = f"{number} {type(thing).__name__}"
         try:
             is_module = isinstance(thing, torch.nn.Module)

@@ -159,9 +159,7 @@ class _Check:
             return Outcome.ABSTAIN, self._incomplete[0]
         passed = []
         if finite and finite.judged:
-            passed.append(
-                f"{finite.judged:,} tensors hold no value that should be finite and is not"
-            )
+            passed.append(f"{finite.judged:,} tensors are finite where they should be")
         if coverage:
             passed.append(coverage_text.reason(coverage))
         return Outcome.PASS, "; ".join(passed)
@@ -190,7 +188,8 @@ def _nonfinite_sentence(first: NonFinite, total: int) -> str:
     count = first.seen.nonfinite
     rank = f" on rank {first.rank}" if first.rank else ""
     more = f" (the first of {total:,} places)" if total > 1 else ""
-    return f"{name} has {count:,} non-finite values in step {first.step}{rank}{more}"
+    values = "value" if count == 1 else "values"
+    return f"{name} has {count:,} non-finite {values} in step {first.step}{rank}{more}"
 
 
 def _nothing_judged(finite: NonFiniteAudit | None) -> str:

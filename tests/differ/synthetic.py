@@ -107,11 +107,13 @@ def _append(writer: Writer, rows: Rows, seen: Seen, capture: str) -> None:
     keep = capture == "values" or len(data) <= 16
     finite = array[np.isfinite(array)] if inexact else array
     stats = (float("nan"),) * 3
-    if array.size and inexact and finite.size:
-        wide = finite.astype(np.float64)
-        stats = float(wide.min()), float(wide.max()), float(np.linalg.norm(wide))
+    if array.size and inexact:
+        with np.errstate(all="ignore"):
+            wide = array.astype(np.float64)
+            stats = float(wide.min()), float(wide.max()), float(np.linalg.norm(wide))
+    flags = seen.flags | (Flag.NONFINITE if array.size > finite.size else NO_FLAG)
     rows.tensor(
-        site, seen.call, seen.microbatch, int(seen.flags), writer.string(str(array.dtype)),
+        site, seen.call, seen.microbatch, int(flags), writer.string(str(array.dtype)),
         writer.string("cpu"), writer.shape(array.shape),
         xxhash.xxh3_128_digest(head + data), stats, array.size - finite.size,
         sketch(array) if inexact and capture != "digest" and len(data) > 16 else None,

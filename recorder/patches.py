@@ -10,6 +10,8 @@ import torch
 
 from traceparity.recorder.guard import Guard
 
+_NO_CALLER = f"{__file__} (like importlib._bootstrap)"
+
 
 class Patches:
     """Replaces functions and methods by ones that also tell us, and puts them back."""
@@ -28,6 +30,8 @@ class Patches:
             return
         original = getattr(holder, name)
         patched = make(original)
+        # A warning names the line that called what warns; the count of callers skips such files.
+        patched.__code__ = patched.__code__.replace(co_filename=_NO_CALLER)
         self._set(holder, name, patched)
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         elsewhere = isinstance(holder, ModuleType) and home is not None and home is not holder

@@ -1,6 +1,7 @@
-"""Lets the tests of tp-show import `trace_story` of the format's tests."""
+"""Lets the tests of the commands import what the tests of format and differ write traces with."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tracefmt"))
+for folder in ("tracefmt", "differ"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / folder))

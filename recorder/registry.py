@@ -41,6 +41,10 @@ class Registry:
         found = (ref() for ref in list(self._refs.values()))
         return [item for item in found if item is not None]
 
+    def name_in_use(self, item: Any) -> str:
+        """The name that an object has already; empty where it is not in use yet."""
+        return self._names.get(id(item), "")
+
     def name(self, item: Any) -> str:
         """The name of an object."""
         self.add(item)

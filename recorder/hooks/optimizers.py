@@ -46,7 +46,12 @@ class OptimizerHooks:
         def constructed(_: Any, args: tuple[Any, ...], __: Any) -> None:
             self.registry.add(args[0])
 
+        def zeroed(_: Any, args: tuple[Any, ...], __: Any) -> None:
+            self._zeroed(args[0])
+
         patches.after(torch.optim.Optimizer, "__init__", constructed)
+        patches.after(torch.optim.Optimizer, "zero_grad", zeroed)
+        patches.after(torch.nn.Module, "zero_grad", zeroed)
 
     def holds_any(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Whether an optimizer of the program holds one of the parameters."""
@@ -126,6 +131,16 @@ class OptimizerHooks:
                     phase, f"{name} group[{number}]", str(key), value,
                     always=always, flags=flags | extra,
                 )  # fmt: skip
+
+    def _zeroed(self, owner: Any) -> None:
+        """Gradients were set to zero before the update that they are gathered for."""
+        window = self._recording.window
+        if self._recording.idle or not window.open or window.updated:
+            return
+        is_module = isinstance(owner, torch.nn.Module)
+        name = "module" if is_module else self.registry.name_in_use(owner) or "optimizer"
+        flag, kind = Flag.CONTEXT, Kind.MARKER
+        self._recording.plain(Phase.GRADIENT, "zero_grad", name, True, flag, kind)
 
     # -- an update ----------------------------------------------------------------------------
 

@@ -29,7 +29,8 @@ def destination(out: Path, rank: int, world: int) -> tuple[Path, int]:
     if out.is_file():
         aside = out.with_name(f"{out.name}.moving-{os.getpid()}")
         aside.mkdir()
-        out.rename(aside / "rank0.trace")
+        # The numbers that a launcher gives out are for its own processes.
+        out.rename(aside / f"rank{world if world > 1 else 0}.trace")
         aside.rename(out)
     out.mkdir(exist_ok=True)
     path, number = _free(out, rank)

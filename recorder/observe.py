@@ -182,6 +182,9 @@ class Observer:
         flat = torch.view_as_real(dense).view(-1) if dtype.is_complex else dense.view(-1)
         if flat.dtype is not torch.float32:
             flat = flat.to(torch.float32)
+        if dense.numel() * dense.element_size() <= INLINE_BYTES:
+            # The value itself is kept, so there is nothing to estimate.
+            return *_few_numbers(flat.tolist()), None
         norm = torch.linalg.vector_norm(flat).item()
         nonfinite = 0 if math.isfinite(norm) else int(flat.numel() - flat.isfinite().sum().item())
         if self._sketcher is None:
@@ -208,6 +211,13 @@ def _may_name_samples(tensor: torch.Tensor) -> bool:
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.dim() > 1:
         return False
     return tensor.numel() * tensor.element_size() <= INDEX_BYTES
+
+
+def _few_numbers(numbers: list[float]) -> tuple[tuple[float, float, float], int]:
+    finite = [number for number in numbers if math.isfinite(number)]
+    if len(finite) < len(numbers):
+        return (math.nan, math.nan, math.nan), len(numbers) - len(finite)
+    return (min(numbers), max(numbers), math.hypot(*numbers)), 0
 
 
 def _clamped(number: float) -> float:

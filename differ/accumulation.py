@@ -138,12 +138,19 @@ class Accumulation:
             count = side.entries[number].micro_batches
             if count != wanted and (count > wanted or not self._same_samples(number)):
                 updates = [len(each.entries) for each in self._windows]
-                return Miscount(name, number, count, wanted, (updates[0], updates[1]))
+                return Miscount(
+                    name, number, count, wanted, (updates[0], updates[1]), self._samples(number)
+                )
         return None
 
     def _same_samples(self, number: int) -> bool:
-        sizes = [side.rows(number).sizes for side in self._windows]
-        return sizes[0] is not None and sizes[1] is not None and sum(sizes[0]) == sum(sizes[1])
+        samples = self._samples(number)
+        return samples is not None and samples[0] == samples[1]
+
+    def _samples(self, number: int) -> tuple[int, int] | None:
+        """How many samples both windows had; None where that is not known."""
+        left, right = (side.rows(number).sizes for side in self._windows)
+        return None if left is None or right is None else (sum(left), sum(right))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +163,7 @@ class Miscount:
         count: How many it took.
         declared: How many are declared.
         updates: How many updates both traces have.
+        samples: How many samples the update had on both sides; None where that is not known.
     """
 
     side: str
@@ -163,6 +171,7 @@ class Miscount:
     count: int
     declared: int
     updates: tuple[int, int]
+    samples: tuple[int, int] | None
 
     @property
     def detail(self) -> str:
@@ -176,6 +185,9 @@ class Miscount:
     def divergence(self, rank: int, order: int) -> Divergence:
         """The divergence that it is, before anything of the update's batches is compared."""
         evidence = [Evidence(MICRO_BATCHES, False, self.detail)]
+        if self.samples and self.samples[0] != self.samples[1]:
+            detail = f"{self.samples[0]} samples in the reference against {self.samples[1]}"
+            evidence.append(Evidence("samples", False, detail))
         if self.updates[0] != self.updates[1]:
             detail = f"{self.updates[0]} updates in the reference against {self.updates[1]}"
             evidence.append(Evidence("updates", False, detail))

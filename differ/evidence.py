@@ -11,12 +11,14 @@ from traceparity.differ.gradient_evidence import (
     clipping,
     own_gradient,
 )
+from traceparity.differ.loss_evidence import micro_batch_losses
 from traceparity.differ.moment import agreement, told_now
 from traceparity.differ.names import is_group, optimizer_state_parameter, scheduler_of, within
 from traceparity.differ.result import Divergence, Evidence
 from traceparity.differ.settings_evidence import settings_evidence
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
+from traceparity.differ.update_evidence import clipped_while_scaled, schedule_steps, zeroing
 from traceparity.tracefmt.records import Phase
 
 _SHOWN = 3
@@ -38,14 +40,20 @@ def evidence_for(
         yield from _parameters_and_buffers(pair, candidate, component)
         yield from training_flags(pair, candidate, component)
         yield from overwritten(pair, candidate)
+    if phase == Phase.LOSS:
+        yield from micro_batch_losses(pair, divergence)
     if phase == Phase.BACKWARD:
         yield from clipped_before(pair, candidate)
+    if phase in (Phase.BACKWARD, Phase.GRADIENT):
+        yield from zeroing(pair)
     if phase == Phase.GRADIENT:
         yield from backward_gradient(pair, component)
         yield from clipping(pair)
+        yield from clipped_while_scaled(pair)
     if phase == Phase.OPTIMIZER:
         yield from own_gradient(pair, component)
     if phase in (Phase.OPTIMIZER, Phase.SCHEDULER):
+        yield from schedule_steps(pair)
         yield from all_gradients(pair)
         yield from _hyperparameters(pair, candidate)
     if phase != Phase.DATA:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceparity.differ.candidates import Candidate
+from traceparity.differ.compare import compare
 from traceparity.differ.metrics import widened
 from traceparity.differ.moment import told_now
 from traceparity.differ.observation import Observation
@@ -20,8 +21,9 @@ _CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
 def backward_gradient(pair: StepPair, component: str) -> Iterator[Evidence]:
     """Whether the gradient was equal when backward left it."""
     left, right = told_now(pair, Phase.BACKWARD, component, "grad")
-    if left and right:
-        equal = left.digest == right.digest
+    number = pair.sites.number(Phase.BACKWARD, component, "grad")
+    if left and right and number is not None:
+        equal = bool(compare(pair.sites.rule(number), left, right))
         detail = "the gradient was {} when backward left it".format(
             "equal" if equal else "different"
         )

@@ -67,9 +67,10 @@ def _place(first: Divergence, paint: Paint) -> list[str]:
         rows.append(("", f"(in the reference {first.reference_name})"))
     if first.call:
         rows.append(("", f"call {first.call + 1} of that site"))
+    if first.reference is not None or first.target is not None:
+        rows.append(("reference", describe(first.reference)))
+        rows.append(("target", describe(first.target)))
     rows += [
-        ("reference", describe(first.reference)),
-        ("target", describe(first.target)),
         ("difference", f"{first.kind.replace('_', ' ')}: {describe_size(first)}"),
     ]
     if first.location:

@@ -77,7 +77,7 @@ def rows(report: CoverageReport) -> list[tuple[str, str]]:
     if len(wrong) > _SHOWN_SCOPES:
         found.append(("", f"and {len(wrong) - _SHOWN_SCOPES} more with violations or doubts"))
     if fine := len(report.scopes) - len(wrong):
-        unit = "" if declared.scope == "trace" else " epochs"
+        unit = " epochs" if declared.scope == "epoch" and len(report.scopes) > 1 else ""
         found.append(("satisfied", f"{fine} of {len(report.scopes)}{unit}"))
     return found
 
@@ -107,8 +107,9 @@ def bullets(report: CoverageReport, *, verbose: bool) -> list[str]:
     most = len(sentences) if verbose else _SHOWN
     shown = sentences[:most]
     if len(sentences) > most:
-        more = report.violations_total - most
-        shown.append(f"{more:,} more violations (-v shows {len(sentences) - most:,} of them)")
+        more, listed = report.violations_total - most, len(sentences) - most
+        which = "them" if more == listed else f"{listed:,} of them"
+        shown.append(f"{more:,} more violations (-v shows {which})")
     elif report.violations_total > len(sentences):
         shown.append(f"{report.violations_total - len(sentences):,} more violations")
     doubts = report.doubts if verbose else report.doubts[:_SHOWN]

@@ -103,7 +103,7 @@ class NonFiniteAudit:
         if not len(rows):
             return
         counts = np.isin(table.phase[columns.site[rows]], _ANY_COUNTS)
-        counts |= np.isnan(columns.stats[rows, 2])
+        counts[~counts] = [_holds_nan(trace, columns, row) for row in rows[~counts].tolist()]
         self.masks += len(rows) - int(counts.sum())
         self._rows.append((columns, rows[counts]))
 
@@ -138,6 +138,15 @@ class NonFiniteAudit:
     def _is_full(self, step: int) -> bool:
         """Whether places of this step come after all that are told."""
         return len(self.first) >= MOST_PLACES and self.first[MOST_PLACES - 1].step < step
+
+
+def _holds_nan(trace: "Trace", columns: Columns, row: int) -> bool:
+    """Whether a tensor that is not finite holds a NaN, and not infinities alone."""
+    if columns.value_offset[row] >= 0 and columns.value_length[row] <= _MOST_BYTES:
+        array = observe(trace, columns, row).array()
+        if array is not None:
+            return bool(np.isnan(array).any())
+    return bool(np.isnan(columns.stats[row, 2]))
 
 
 def _order(phase: int, microbatch: int) -> tuple[int, int]:

@@ -107,7 +107,7 @@ def _append(writer: Writer, rows: Rows, seen: Seen, capture: str) -> None:
     keep = capture == "values" or len(data) <= 16
     finite = array[np.isfinite(array)] if inexact else array
     stats = (float("nan"),) * 3
-    if array.size and inexact:
+    if array.size and inexact and (len(data) > 16 or finite.size == array.size):
         with np.errstate(all="ignore"):
             wide = array.astype(np.float64)
             stats = float(wide.min()), float(wide.max()), float(np.linalg.norm(wide))

@@ -92,6 +92,18 @@ def test_a_mask_of_infinities_is_no_violation_and_is_said(check):
     assert "infinities alone, as masks do" in result.notes[0]
 
 
+@pytest.mark.parametrize(("value", "outcome"), [(-np.inf, PASS), (np.nan, FAIL)])
+def test_a_small_tensor_is_judged_by_its_own_values(check, value, outcome):
+    """Its norm is not taken where it is not finite."""
+    result = check(
+        lambda steps: steps[1].add(
+            Phase.FORWARD, "body.0", "input[1]", np.array([0, value], np.float32)
+        )
+    )
+
+    assert result.outcome is outcome
+
+
 def test_the_first_place_is_first_by_step_and_then_by_the_order_of_a_step(check):
     def change(steps: list[Step]) -> None:
         put(3, "forward:embed:output[0]", np.nan)(steps)

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceparity.differ.field_ids import FieldIds, FieldRow, UnknownIds
 from traceparity.differ.policy import Coverage
-from traceparity.differ.sample_ids import Numbers, SampleIds
+from traceparity.differ.sample_ids import LARGEST, Numbers, SampleIds
 from traceparity.tracefmt.records import Columns, Flag, Phase
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class BatchRows:
             draft.listing = self._trace.scalar(columns, row)
         else:
             value = self._scalar(columns, row)
-            number = value if type(value) is int else None
+            number = value if type(value) is int and 0 <= value < LARGEST else None
             if role == _Role.EPOCH:
                 draft.epoch = number
             elif role == _Role.WORKER:

@@ -57,10 +57,13 @@ def judge_coverage(
 
 def by_rank(run: Mapping[int, "Trace"]) -> dict[int, "Trace"]:
     """The traces of a run by rank; a single file is the rank that its header says."""
-    if len(run) == 1:
-        trace = next(iter(run.values()))
-        return {trace.header.rank: trace}
-    return dict(run)
+    if len(run) > 1:
+        return dict(run)
+    # The number is the file's own word: one that no process can have is left out.
+    return {
+        trace.header.rank if 0 <= trace.header.rank < 1 << 31 else rank: trace
+        for rank, trace in run.items()
+    }
 
 
 def steps_with_data(ranks: Ranks) -> Iterator[tuple[int, int]]:

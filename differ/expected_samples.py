@@ -58,15 +58,19 @@ class ExpectedSamples:
             raise UnknownUniverse(f"its batches come from different datasets; {_DECLARE}")
         for listing in scope.listings.values():
             return Universe(f"the {len(listing):,} samples of the dataset", listed=listing)
-        for length in scope.lengths - {None}:
-            seen = scope.samples.numbers
-            if length and len(seen) and (int(seen.min()) < 0 or int(seen.max()) >= length):
-                raise UnknownUniverse(
-                    f"the sampler asked for others than 0 to {length - 1}, which the dataset's "
-                    f"length suggests; {_DECLARE}"
-                )
-            return Universe(f"the {length:,} samples of the dataset", span=range(length or 0))
+        for length in scope.lengths:
+            if length is not None:
+                return self._by_length(scope, length)
         raise UnknownUniverse(f"the dataset's length is not recorded; {_DECLARE}")
+
+    def _by_length(self, scope: CollectedScope, length: int) -> Universe:
+        seen = scope.samples.numbers
+        if len(seen) and (int(seen.min()) < 0 or int(seen.max()) >= length):
+            raise UnknownUniverse(
+                f"the sampler asked for others than 0 to {length - 1}, which the dataset's length "
+                f"suggests; {_DECLARE}"
+            )
+        return Universe(f"the {length:,} samples of the dataset", span=range(length))
 
     def _of_reference(self, scope: CollectedScope) -> Universe:
         if self._seen_by_reference is None:

@@ -1,6 +1,7 @@
 """Coverage in numpy says what a naive reading of the rules says, sample by sample."""
 
 import contextlib
+import json
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampled import Batch, Epoch, write_run
 
+from traceparity.differ import coverage_text
 from traceparity.differ.coverage import judge_coverage
+from traceparity.differ.coverage_json import coverage_data
 from traceparity.differ.policy import Coverage
+from traceparity.differ.report_json import jsonable
 from traceparity.differ.sample_ids import SampleIds
 from traceparity.differ.universe import Universe, span_of
 from traceparity.tracefmt.reader import open_run
@@ -154,6 +158,67 @@ def test_every_id_comes_back_from_its_number_and_different_ids_have_different_on
     else:
         assert [ids.id_of(number) for number in numbers.tolist()] == samples
         assert ids.numbers(samples).tolist() == numbers.tolist()
+
+
+ANYTHING = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(1 << 63), (1 << 64) - 1),
+        st.floats(),
+        st.text(max_size=3),
+    ),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+ARRAYS = st.builds(
+    lambda dtype, shape: np.ones(shape, dtype),
+    st.sampled_from(["u1", "i8", "u8", "f4", "bool"]),
+    st.lists(st.integers(0, 3), max_size=2).map(tuple),
+)
+STRANGE = st.builds(
+    Batch,
+    ids=ANYTHING,
+    trained=st.booleans(),
+    worker=ANYTHING,
+    fields=st.dictionaries(
+        st.sampled_from(["batch[row]", "batch[row][0]", "batch[row][7]", "batch[x]"]),
+        st.one_of(ANYTHING, ARRAYS),
+        max_size=3,
+    ),
+    keeps=st.booleans(),
+    length=ANYTHING,
+    listing=ANYTHING,
+    evaluation=st.booleans(),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(ANYTHING, st.lists(STRANGE, min_size=1, max_size=3)), min_size=1, max_size=3
+    ),
+    st.sampled_from(RULES),
+    st.sampled_from(["sampler", "batch[row]"]),
+    st.sampled_from(["epoch", "trace"]),
+    st.sampled_from(["trained", "fetched"]),
+)
+def test_whatever_a_trace_says_of_its_batches_there_is_a_verdict(passes, rule, name, scope, count):
+    """A sound file may hold values that no recorder writes."""
+    padding = 1 if rule == "expected_padding" else None
+    coverage = Coverage(rule, id=name, scope=scope, count=count, padding=padding)
+    epochs = [Epoch(batches, recorded=recorded) for recorded, batches in passes]
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        run = open_run(write_run(Path(folder), epochs))
+        for trace in run.values():
+            stack.enter_context(trace)
+        report = judge_coverage([run], coverage, reference=run)
+
+    told = json.dumps(jsonable(coverage_data(report)), allow_nan=False)
+    assert json.loads(told)["outcome"] == report.outcome.value
+    assert coverage_text.reason(report)
+    assert coverage_text.rows(report)
 
 
 @settings(max_examples=30, deadline=None)

@@ -17,7 +17,10 @@ FAILED = 125
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    context_settings={
+        "allow_interspersed_args": False,
+        "help_option_names": ["-h", "--help"],
+    },
     epilog="The exit status is the program's own; 125 when recording cannot begin, 126 and 127"
     " when the program cannot be run or found.",
 )

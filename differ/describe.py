@@ -62,7 +62,9 @@ def describe_size(found: Divergence) -> str:
         return f"{_shape(left.shape)} against {_shape(right.shape)}"
     if found.kind == "device":
         return f"{left.device} against {right.device}"
-    return describe_metrics(found.metrics) or "size unknown; record values to see it"
+    if describe_metrics(found.metrics):
+        return describe_metrics(found.metrics)
+    return "size unknown; record values to see it" if left.is_tensor else ""
 
 
 def describe_metrics(metrics: Metrics) -> str:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from traceparity.differ.metrics import sketch_distance, widened
+from traceparity.differ.observation import Observation
 from traceparity.differ.result import GrowthPoint
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
@@ -28,6 +29,15 @@ def _loss(view: StepView) -> float | None:
     return float(widened(array).reshape(()))
 
 
+def _distance(reference: Observation, target: Observation) -> float | None:
+    """From the values where both are kept, as small ones always are; else from the sketches."""
+    left, right = reference.array(), target.array()
+    if left is not None and right is not None and left.shape == right.shape:
+        return float(np.linalg.norm((widened(left) - widened(right)).ravel()))
+    distance = sketch_distance(reference, target)
+    return None if distance is None else distance.value
+
+
 def _parameters(pair: StepPair) -> float | None:
     """Distance of all parameters after the update, relative to the reference's norm."""
     left, right = (
@@ -45,8 +55,8 @@ def _parameters(pair: StepPair) -> float | None:
         size += reference.norm**2
         if reference.digest == target.digest:
             continue
-        distance = sketch_distance(reference, target)
+        distance = _distance(reference, target)
         if distance is None:
             return None
-        apart += distance.value**2
+        apart += distance**2
     return math.sqrt(apart / size) if size > 0 and math.isfinite(apart) else None

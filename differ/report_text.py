@@ -71,13 +71,18 @@ def _place(first: Divergence, paint: Paint) -> list[str]:
         rows.append(("reference", describe(first.reference)))
         rows.append(("target", describe(first.target)))
     rows += [
-        ("difference", f"{first.kind.replace('_', ' ')}: {describe_size(first)}"),
+        ("difference", _difference(first)),
     ]
     if first.location:
         rows.append(("source", first.location))
         if first.target_location not in ("", first.location):
             rows.append(("", f"{first.target_location} (target)"))
     return [line for label, text in rows for line in row(label, text, paint)]
+
+
+def _difference(first: Divergence) -> str:
+    kind, size = first.kind.replace("_", " "), describe_size(first)
+    return f"{kind}: {size}" if size else kind
 
 
 def _still_equal(result: DiffResult, paint: Paint) -> list[str]:

@@ -1,5 +1,6 @@
 """Synthetic traces of loaders: batches with sample IDs, written with the real writer."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from traceparity.differ.coverage import judge_coverage
+from traceparity.differ.coverage_report import CoverageReport
+from traceparity.differ.policy import Coverage
+from traceparity.tracefmt.reader import open_run
 from traceparity.tracefmt.records import Flag, Header, Kind, Phase
 from traceparity.tracefmt.rows import Rows, scalar_bytes
 from traceparity.tracefmt.tensor_digest import KIND, digest_of
@@ -150,3 +155,39 @@ class _Table:
             self._writer.shape(shape), digest_of(data, str(array.dtype), shape),
             value=data if keeps else None,
         )  # fmt: skip
+
+
+def judge(path: Path, rule: str | Coverage = "exactly_once", **options: Any) -> CoverageReport:
+    coverage = rule if isinstance(rule, Coverage) else Coverage(rule, **options)
+    return judge_parts([path], coverage)
+
+
+def judge_parts(
+    paths: Sequence[Path], coverage: Coverage, reference: Path | None = None, **options: Any
+) -> CoverageReport:
+    with contextlib.ExitStack() as stack:
+        runs = [open_run(path) for path in (*paths, *([reference] if reference else []))]
+        for trace in (trace for run in runs for trace in run.values()):
+            stack.enter_context(trace)
+        known = runs[-1] if reference else None
+        return judge_coverage(runs[: len(paths)], coverage, reference=known, **options)
+
+
+def shard(ids: Sequence[Any], rank: int, world: int, size: int = 2) -> list[list[Any]]:
+    """A rank's share of some samples, in batches."""
+    own = list(ids[rank::world])
+    return [own[at : at + size] for at in range(0, len(own), size)]
+
+
+def sharded(tmp_path: Path, ids: Sequence[Any], world: int, **facts: Any) -> Path:
+    return write_run(
+        tmp_path, *([epoch(*shard(ids, rank, world), **facts)] for rank in range(world))
+    )
+
+
+def kinds(report: CoverageReport) -> list[str]:
+    return [found.kind for found in report.violations]
+
+
+def names(report: CoverageReport) -> list[Any]:
+    return [found.sample_id for found in report.violations]

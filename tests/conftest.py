@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+# Before torch is imported: a fork of a process that has a pool of threads waits for them for ever.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 OUTCOMES = {0: "PASS", 1: "FAIL", 2: "ERROR", 3: "ABSTAIN"}
 
 

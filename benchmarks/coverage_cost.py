@@ -1,6 +1,6 @@
 """What it costs to judge the coverage of millions of samples.
 
-    python benchmarks/coverage_cost.py [--samples 5000000] [--batch 256] [--epochs 1] [--ranks 1]
+python benchmarks/coverage_cost.py [--samples 5000000] [--batch 256] [--epochs 1] [--ranks 1]
 """
 
 import argparse

@@ -49,7 +49,7 @@ def environment() -> dict[str, Any]:
         "devices": _devices(),
         "determinism": determinism(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
-        "git": git_state(Path.cwd()),
+        "git": git_state(Path()),
     }
 
 

@@ -3,7 +3,7 @@
 import functools
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -31,7 +31,8 @@ class Patches:
         original = getattr(holder, name)
         patched = make(original)
         # A warning names the line that called what warns; the count of callers skips such files.
-        patched.__code__ = patched.__code__.replace(co_filename=_NO_CALLER)
+        if isinstance(patched, FunctionType):
+            patched.__code__ = patched.__code__.replace(co_filename=_NO_CALLER)
         self._set(holder, name, patched)
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         elsewhere = isinstance(holder, ModuleType) and home is not None and home is not holder

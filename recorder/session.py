@@ -97,7 +97,7 @@ class Session:
 
     def start(self) -> None:
         """Install all hooks."""
-        self._modules.install()
+        self._modules.install(self._patches)
         self._optimizers.install(self._patches)
         self._schedulers.install(self._patches)
         self._scalers.install(self._patches)

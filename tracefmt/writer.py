@@ -79,20 +79,9 @@ class Writer:
         path = self._path() if callable(self._path) else Path(self._path)
         header = self._header()
         payload = pack_header(header)
-        try:
-            file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
-        except FileExistsError:
-            raise TraceExistsError(
-                f"{path} exists; choose another name or pass --overwrite"
-            ) from None
         prefix = prefix_bytes(header.format_version)
-        try:
-            _write_all(file, prefix)
-            _write_all(file, self._compressor.record(RecordKind.HEADER, payload, len(prefix)))
-        except BaseException:
-            file.close()
-            path.unlink(missing_ok=True)
-            raise
+        record = self._compressor.record(RecordKind.HEADER, payload, len(prefix))
+        file = _new_file(path, prefix + record)
         self._offset = self._end = file.tell()
         self._owner = os.getpid()
         self._header_payload = payload
@@ -289,6 +278,40 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
     view, written = memoryview(data), 0
     while written < len(data):
         written += file.write(view[written:]) or 0
+
+
+def _new_file(path: Path, beginning: bytes) -> BinaryIO:
+    """A file that has its name only once it has its beginning, so that none is ever unreadable.
+
+    Raises:
+        TraceExistsError: The name is taken.
+        OSError: The file cannot be written; then nothing is left of it.
+    """
+    hidden = path.with_name(f".{path.name}.{os.getpid()}")
+    file = open(hidden, "xb", buffering=0)  # noqa: SIM115 - the writer closes it
+    try:
+        _write_all(file, beginning)
+        _give_name(hidden, path)
+    except BaseException:
+        file.close()
+        raise
+    finally:
+        hidden.unlink(missing_ok=True)
+    return file
+
+
+def _give_name(hidden: Path, path: Path) -> None:
+    try:
+        os.link(hidden, path)
+    except FileExistsError:
+        raise TraceExistsError(f"{path} exists; choose another name or pass --overwrite") from None
+    except OSError:
+        # A file system without links; a file that came into being just now would be lost.
+        if path.exists():
+            raise TraceExistsError(
+                f"{path} exists; choose another name or pass --overwrite"
+            ) from None
+        hidden.rename(path)
 
 
 def _and_whether_last(parts: Iterator[Part]) -> Iterator[tuple[Part, bool]]:

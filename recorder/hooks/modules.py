@@ -20,6 +20,7 @@ from traceparity.recorder.hooks.state import StateHooks
 from traceparity.recorder.leaves import leaves, tensors
 from traceparity.recorder.naming import ModuleEntry, join, transient_entry
 from traceparity.recorder.observe import Unobservable
+from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
 from traceparity.tracefmt.records import Flag, Phase
 from traceparity.tracefmt.rows import Rows
@@ -62,7 +63,7 @@ class ModuleHooks:
         self._watched: dict[int, tuple[weakref.ref[torch.Tensor], int, list[int]]] = {}
         self._on_gradient = recording.guard.hook(self._gradient)
 
-    def install(self) -> None:
+    def install(self, patches: Patches) -> None:
         """Begin to see module calls."""
         guard = self._recording.guard
         self._handles = [
@@ -71,6 +72,18 @@ class ModuleHooks:
                 guard.hook(self._after), with_kwargs=True, always_call=True
             ),
         ]
+        # torch warns the program of global hooks when a compiled module is called: not of ours.
+        patches.replace(torch_module, "_has_any_global_hook", lambda _: self._others_have_hooks)
+
+    def _others_have_hooks(self) -> bool:
+        mine = {handle.id for handle in self._handles}
+        tables = (
+            torch_module._global_backward_pre_hooks,
+            torch_module._global_backward_hooks,
+            torch_module._global_forward_pre_hooks,
+            torch_module._global_forward_hooks,
+        )
+        return any(key not in mine for table in tables for key in table)
 
     def remove(self) -> None:
         """Stop."""

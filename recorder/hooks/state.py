@@ -79,9 +79,12 @@ class StateHooks:
                     shared.append((name, "shares_storage_with", storages[storage]))
                 elif storage:
                     storages[storage] = name
-                small = own in module._buffers and tensor.nbytes <= SMALL
+                # A write through `.data` bumps no version. Reading again costs a hundredth of a
+                # step on a CPU; a device would have to be waited for.
+                parameter = own in module._parameters and tensor.device.type == "cpu"
+                again = parameter or tensor.nbytes <= SMALL
                 self._log.tensor(
-                    Phase.STATE, name, "value", tensor, always=full, reread=small, flags=flags
+                    Phase.STATE, name, "value", tensor, always=full, reread=again, flags=flags
                 )
         return shared
 

@@ -19,6 +19,15 @@ def test_a_target_that_ends_early_fails_with_the_missing_step(bench):
     assert (result.first.step, result.first.field, result.first.kind) == (4, "step", "missing")
 
 
+def test_equal_runs_of_which_all_is_ignored_abstain_although_the_index_is_equal(bench):
+    policy = Policy(rules=(Rule("*", ignore=True),))
+
+    result = bench.diff(Run().steps(3), Run().steps(3), policy)
+
+    assert result.outcome is Outcome.ABSTAIN
+    assert result.compared.observations == 0
+
+
 def test_a_killed_target_abstains_although_all_it_has_is_equal(bench):
     reference = bench.write(Run().steps(5))
     target = bench.write(Run().steps(3), complete=False)

@@ -36,8 +36,9 @@ def make_ready(out: Path, *, overwrite: bool) -> None:
 def _old_files(out: Path) -> list[Path]:
     """The files of an old recording; anything else was never meant to be overwritten."""
     if stat.S_ISDIR(out.lstat().st_mode):
-        files, others = list(out.glob(RANK_FILES)), len(list(out.iterdir()))
-        if len(files) == others:
+        # A process killed at the worst moment leaves the beginning of a trace under a hidden name.
+        files = [*out.glob(RANK_FILES), *out.glob(f".{RANK_FILES}.*")]
+        if len(files) == len(list(out.iterdir())):
             return files
         raise TraceExistsError(f"{out} is a folder with other files in it; choose another name")
     if out.is_file() and _begins_as_trace(out):

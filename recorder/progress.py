@@ -38,7 +38,7 @@ class Progress:
         if _is_terminal() and rank_and_world()[0] == 0:
             self._shown = True
             # The cursor goes back to the first column, so that the program's next line covers it.
-            _write(f"{_CLEAR}traceparity: {self._writer.steps_written:,} steps\r")
+            _write(f"{_CLEAR}traceparity: {_count(self._writer.steps_written, 'step')}\r")
 
     def clear(self) -> None:
         """Take the line away."""
@@ -54,10 +54,15 @@ class Progress:
         wall = time.perf_counter() - self._began
         share = 100 * self._guard.seconds / max(wall, 1e-9)
         warn(
-            f"{self._writer.steps_written:,} steps, {self._writer.rows_written:,} observations,"
+            f"{_count(self._writer.steps_written, 'step')},"
+            f" {_count(self._writer.rows_written, 'observation')},"
             f" {self._writer.bytes_written:,} bytes in {self._writer.path}"
             f" (recording took {self._guard.seconds:.1f} s, {share:.0f} % of the run)"
         )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("s" if number != 1 else "")
 
 
 def _is_terminal() -> bool:

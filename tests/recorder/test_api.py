@@ -17,6 +17,7 @@ from torch.optim import optimizer as torch_optimizer
 from workshop import Workshop
 
 import traceparity
+from traceparity.recorder.observe import Observer
 from traceparity.recorder.settings import SettingsError
 from traceparity.tracefmt.errors import TraceExistsError
 
@@ -114,6 +115,33 @@ def test_a_place_or_setting_that_is_wrong_is_told_at_once(workshop: Workshop) ->
     with traceparity.record(workshop.folder / "new" / "folder" / "a.trace"):
         train(1)
     assert workshop.told(workshop.folder / "new" / "folder" / "a.trace").steps == [0]
+
+
+@pytest.mark.parametrize("healthy", [0, 7, 30])
+def test_a_fault_of_ours_is_one_line_and_never_the_programs(
+    healthy: int, workshop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """The trace says that something is missing from it."""
+    summarise, calls = Observer._summarise, itertools.count()
+
+    def faulty(*args: Any) -> Any:
+        if next(calls) >= healthy:
+            raise KeyError("a fault of ours")
+        return summarise(*args)
+
+    torch.manual_seed(0)
+    plain = train(3)
+    monkeypatch.setattr(Observer, "_summarise", faulty)
+    torch.manual_seed(0)
+    with traceparity.record(workshop.trace):
+        recorded = train(3)
+
+    assert all(map(torch.equal, plain.parameters(), recorded.parameters()))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("traceparity: an observation was lost (KeyError: 'a fault of ours', at")
+    told = workshop.told()
+    assert not told.complete
+    assert "were lost to errors" in told.reason
 
 
 def test_a_block_without_training_leaves_no_file(workshop: Workshop) -> None:

@@ -228,6 +228,26 @@ def test_a_pyproject_is_read_with_care(text: str, workshop: Workshop) -> None:
     assert ("tool.traceparity must be a table" in done.stderr) == ours
 
 
+@pytest.mark.parametrize(
+    ("torch", "said"), [("raise ValueError('bad torch')\n", False), ("answer = 42\n", True)]
+)
+def test_a_torch_that_is_none_is_the_programs_own_affair(
+    torch: str, said: bool, workshop: Workshop
+) -> None:
+    """Whether it cannot be imported, or the recorder cannot work with it."""
+    workshop.write("torch.py", torch)
+    workshop.write("program.py", "import torch\nprint(torch.answer)\n")
+
+    plain = workshop.run("python", "program.py")
+    recorded = workshop.record("program.py")
+
+    assert (recorded.status, recorded.stdout) == (plain.status, plain.stdout)
+    assert without_our_lines(recorded.stderr) == plain.stderr
+    first, *others = our_lines(recorded.stderr)
+    assert ("not recorded: " in first) == said
+    assert "no process recorded itself" in (others or [first])[0]
+
+
 def test_without_torch_there_is_one_line_and_nothing_runs(workshop: Workshop) -> None:
     workshop.write(
         "without/sitecustomize.py",

@@ -65,8 +65,8 @@ def test_an_old_trace_goes_when_asked(content: bytes, tmp_path: Path) -> None:
 def test_an_old_trace_of_several_processes_goes_when_asked(tmp_path: Path) -> None:
     out = tmp_path / "a.trace"
     out.mkdir()
-    for rank in range(3):
-        (out / f"rank{rank}.trace").write_bytes(RECORDED)
+    for name in ("rank0.trace", "rank12.trace", ".rank1.trace.4711"):
+        (out / name).write_bytes(RECORDED)
 
     make_ready(out, overwrite=True)
 

@@ -19,9 +19,16 @@ _FORMATS = ("text", "json", "junit", "github")
 
 
 @click.command("tp-diff", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("reference", type=click.Path(path_type=Path))
-@click.argument("target", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="A policy file.")
+@click.argument("reference", type=click.Path(path_type=Path), required=False, metavar="REFERENCE")
+@click.argument("target", type=click.Path(path_type=Path), nargs=-1, metavar="TARGET...")
+@click.option(
+    "--policy",
+    "policy_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE|PRESET",
+    help="A policy file; or exact, close, resume, accumulation, ddp, refactor.",
+)
+@click.option("--print-policy", is_flag=True, help="Print the effective policy; compare nothing.")
 @click.option(
     "--align",
     type=click.Choice(["start", "resume", "accumulation"]),
@@ -50,12 +57,13 @@ _FORMATS = ("text", "json", "junit", "github")
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
 @click.version_option(__version__)
 def diff(
-    reference: Path,
+    reference: Path | None,
     target: tuple[Path, ...],
     formats: tuple[str, ...],
     repeat: Path | None,
     allow_abstain: bool,
     verbose: bool,
+    print_policy: bool,
     **options: Any,
 ) -> None:
     """Find the first divergence of TARGET from REFERENCE.
@@ -68,6 +76,11 @@ def diff(
     from traceparity.differ.diff import diff_runs, error_result
     from traceparity.differ.policy import Policy
 
+    if print_policy:
+        _print_policy(options)
+        return
+    if reference is None or not target:
+        raise click.UsageError("Missing argument 'REFERENCE' or 'TARGET'.")
     outputs = [_output(text) for text in formats] or [("text", None)]
     policy: Policy = Policy()
     try:
@@ -98,6 +111,12 @@ def _policy(options: dict[str, Any]) -> "Policy":
         unmatched=options["unmatched"],
         ignore=options["ignore"],
     )
+
+
+def _print_policy(options: dict[str, Any]) -> None:
+    from traceparity.differ.policy_text import policy_text
+
+    click.echo(policy_text(_policy(options)), nl=False)
 
 
 def _output(text: str) -> tuple[str, Path | None]:

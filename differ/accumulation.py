@@ -80,10 +80,14 @@ class Accumulation:
         self.target = JoinedTrace(target, lambda number: self._pair(number)[1])
         self._pairs: OrderedDict[int, tuple[Columns, Columns]] = OrderedDict()
         self._left_out = Tally()
+        self._short: dict[str, list[int]] = {}
 
     def notes(self) -> Iterator[str]:
-        """What was not compared, and why."""
-        return self._left_out.notes()
+        """What was not compared, and why; which updates were short."""
+        yield from self._left_out.notes()
+        for name, steps in self._short.items():
+            where = f"update {steps[0]}" + (f" and {len(steps) - 1} more" if steps[1:] else "")
+            yield f"the {name} took fewer micro-batches than declared in {where}, of equal samples"
 
     def _pair(self, number: int) -> tuple[Columns, Columns]:
         found = self._pairs.get(number)
@@ -136,7 +140,9 @@ class Accumulation:
             ("reference", "target"), declared, self._windows, strict=True
         ):
             count = side.entries[number].micro_batches
-            if count != wanted and (count > wanted or not self._same_samples(number)):
+            if count < wanted and self._same_samples(number):
+                self._short.setdefault(name, []).append(number)
+            elif count != wanted:
                 updates = [len(each.entries) for each in self._windows]
                 return Miscount(
                     name, number, count, wanted, (updates[0], updates[1]), self._samples(number)

@@ -11,7 +11,7 @@ from traceparity.differ.gradient_evidence import (
     clipping,
     own_gradient,
 )
-from traceparity.differ.loss_evidence import micro_batch_losses
+from traceparity.differ.loss_evidence import micro_batch_losses, rounding
 from traceparity.differ.moment import agreement, told_now
 from traceparity.differ.names import is_group, optimizer_state_parameter, scheduler_of, within
 from traceparity.differ.result import Divergence, Evidence
@@ -31,6 +31,7 @@ def evidence_for(
     phase = candidate.block.phase
     component = divergence.component
     yield from _before(pair, candidate)
+    yield from rounding(pair, candidate, divergence)
     if candidate.structural:
         yield from _structure(pair, candidate, component)
     if phase == Phase.STATE:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from traceparity.differ.candidates import Candidate
 from traceparity.differ.joined_trace import JoinedTrace
 from traceparity.differ.result import Divergence, Evidence
 from traceparity.differ.step_pair import Side, StepPair
@@ -10,6 +11,7 @@ from traceparity.differ.window_rows import WindowRows
 from traceparity.tracefmt.records import Phase
 
 _SHOWN = 8
+_ROUND_OFF = 1e-3
 _NEAR = 0.1
 
 
@@ -33,6 +35,19 @@ def micro_batch_losses(pair: StepPair, divergence: Divergence) -> Iterator[Evide
                 f"micro-batches against {counts[0]}"
             )
             yield Evidence("loss", False, detail)
+
+
+def rounding(pair: StepPair, candidate: Candidate, divergence: Divergence) -> Iterator[Evidence]:
+    """That a small difference was judged exactly, though sums over micro-batches round anew."""
+    if pair.policy.align.kind != "accumulation" or not pair.sites.rule(candidate.site).exact:
+        return
+    sizes = divergence.metrics.rel_l2, divergence.metrics.max_rel
+    if any(size is not None and 0 < size < _ROUND_OFF for size in sizes):
+        detail = (
+            "it was compared exactly, and sums over micro-batches round in another way: declare a "
+            "tolerance, as --policy accumulation does"
+        )
+        yield Evidence("tolerance", None, detail)
 
 
 def _window(pair: StepPair, side: Side, step: int) -> WindowRows | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from traceparity.differ.errors import PolicyError
 from traceparity.differ.policy import PHASES, Align, Coverage, Policy, Rule
+from traceparity.differ.preset import PRESETS, preset_text
 from traceparity.differ.universe import span_of
 
 _ALIGN_WORDS = {
@@ -39,16 +40,18 @@ _LIMITS = ("rtol", "atol", "rel_l2")
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy that a file declares.
+    """The policy that a file declares, or the preset of that name where there is no such file.
 
     Raises:
         PolicyError: The file cannot be read, is no TOML, or declares something impossible.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        is_preset = str(path) in PRESETS and not path.is_file()
+        text = preset_text(str(path)) if is_preset else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise PolicyError(f"{path}: cannot read the policy: {reason}") from error
+        presets = f"; presets are {', '.join(PRESETS)}" if path.name == str(path) else ""
+        raise PolicyError(f"{path}: cannot read the policy: {reason}{presets}") from error
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from traceparity.differ.capture import common_capture
 from traceparity.differ.environment import environment_differences
 from traceparity.differ.next_commands import next_commands, record_again
+from traceparity.differ.parts import Parts, in_part
 from traceparity.differ.policy import Policy
 from traceparity.differ.rank_diff import RankDiff, RankReport
 from traceparity.differ.result import (
@@ -42,13 +43,15 @@ class _Findings:
     notes: list[str] = field(default_factory=list)
     reports: list[RankReport] = field(default_factory=list)
     offsets: dict[int, int] = field(default_factory=dict)
+    parts: dict[int, Parts] = field(default_factory=dict)
 
-    def add(self, rank: int, report: RankReport, *, many: bool) -> None:
+    def add(self, rank: int, report: RankReport, part: int, *, many: bool) -> None:
         where = f"rank {rank}: " if many else ""
+        where += f"part {part}: " if part else ""
         ranks = max(self.compared.ranks, len({*range(rank + 1)}) if many else 1)
         self.compared.add(report.compared)
         self.compared.ranks = ranks
-        self.divergences += report.divergences
+        self.divergences += in_part(report, part)
         self.abstain += [where + reason for reason in report.abstain]
         self.notes += [where + note for note in report.notes]
         self.reports.append(report)
@@ -78,8 +81,9 @@ def diff_runs(
         for number, segment in enumerate(segments):
             declared = policy if number == 0 else _as_resume(policy)
             findings.offsets = {}
-            _compare(findings, run, segment, declared, last=number == len(segments) - 1)
+            _compare(findings, run, segment, declared, (number, len(segments)))
             offsets.append(findings.offsets)
+        _judge_parts(findings, run)
         paths = str(reference), " ".join(str(target) for target in targets)
         result = _result(findings, run, segments, paths, policy)
         coverage = judge_target(policy, run, segments, offsets)
@@ -120,24 +124,40 @@ def _as_start(policy: Policy) -> Policy:
 
 
 def _compare(
-    findings: _Findings, reference: Run, target: Run, policy: Policy, *, last: bool
+    findings: _Findings, reference: Run, target: Run, policy: Policy, place: tuple[int, int]
 ) -> None:
-    """Compare all ranks of one segment."""
-    for reason in _unsupported(policy):
+    """Compare all ranks of one segment, of which ``place`` tells number and count."""
+    number, count = place
+    for reason in _unsupported(policy, count):
         findings.abstain.append(reason)
         return
     pairs = _rank_pairs(findings, reference, target, policy)
     for rank, ours, theirs in pairs:
         recorded = common_capture(policy, ours.header.capture, theirs.header.capture)
-        report = RankDiff(rank, ours, theirs, recorded.policy, expect_end=last).run()
+        parts = findings.parts.setdefault(rank, Parts(count))
+        report = RankDiff(
+            rank, ours, theirs, recorded.policy,
+            expect_end=number == count - 1, expected=parts.ends,
+        ).run()  # fmt: skip
+        parts.take(report, theirs)
         report.abstain += recorded.not_recorded
         if recorded.choice_differs and report.compared.unmatched:
             report.abstain.append("the traces were recorded with different --include or --exclude")
-        findings.add(rank, report, many=len(pairs) > 1)
+        findings.add(rank, report, number + 1 if count > 1 else 0, many=len(pairs) > 1)
 
 
-def _unsupported(policy: Policy) -> list[str]:
+def _judge_parts(findings: _Findings, reference: Run) -> None:
+    """Whether the parts of the target leave nothing out; where each begins."""
+    for rank, parts in findings.parts.items():
+        if gap := parts.gap(reference.get(rank) or next(iter(reference.values()))):
+            findings.abstain.append(gap)
+        findings.notes += parts.notes()
+
+
+def _unsupported(policy: Policy, parts: int) -> list[str]:
     align = policy.align
+    if align.kind == "accumulation" and parts > 1:
+        return ["accumulation of a target in several parts is not supported yet"]
     if align.ranks == "sharded":
         return ["sharded ranks are not supported yet"]
     return []
@@ -174,7 +194,8 @@ def _result(
     )
     first = divergences[0] if divergences else None
     ours = next(iter(reference.values()))
-    theirs = next(iter(segments[-1].values()))
+    part = first.part - 1 if first and first.part else -1
+    theirs = next(iter(segments[part].values()))
     outcome, reason = _outcome(findings, first, ours, theirs)
     worst = next((each for each in findings.reports if first in each.divergences), None)
     return DiffResult(
@@ -240,7 +261,8 @@ def describe_place(divergence: Divergence) -> str:
     """The place of a divergence in one line."""
     step = f"step {divergence.step}"
     if divergence.target_step != divergence.step:
-        step += f" (target step {divergence.target_step})"
+        part = f" of part {divergence.part}" if divergence.part else ""
+        step += f" (target step {divergence.target_step}{part})"
     name = f"{divergence.phase}:{divergence.component}:{divergence.field}"
     return f"{step}, {name} ({divergence.kind})"
 

@@ -12,6 +12,7 @@ from traceparity.differ.sites import Ids
 from traceparity.differ.step_pair import Side
 from traceparity.tracefmt.records import Phase
 
+_AFTER_PART = "the part before ended there"
 _REMEDY = "declare it with --step-offset N"
 
 
@@ -31,11 +32,16 @@ class _Listing:
         return len(self.things)
 
 
-def find_offset(reference: Side, target: Side) -> tuple[int, str]:
+def find_offset(reference: Side, target: Side, expected: int | None = None) -> tuple[int, str]:
     """The reference step whose starting state is the target's, and how it was recognised.
 
     Parameters decide; where several steps have them, or none, the optimizer's step counts and
-    the schedulers' counters do.
+    the schedulers' counters do, and at last where the target should begin.
+
+    Args:
+        reference: The reference.
+        target: The target.
+        expected: Where the part of the target before this one ended; None where nobody knows.
 
     Raises:
         AlignmentError: No step fits, or several do.
@@ -50,6 +56,8 @@ def find_offset(reference: Side, target: Side) -> tuple[int, str]:
     updates = listing.chosen(lambda thing: _is_update_count(*things[thing]))
     epochs = listing.chosen(lambda thing: things[thing][0].endswith(".last_epoch"))
     if not len(parameters) and not len(updates):
+        if expected is not None:
+            return expected, _AFTER_PART
         raise AlignmentError(f"the target lists no parameters when it begins: {_REMEDY}")
     equal, counted, scheduled = _fitting(reference, (parameters, updates, epochs))
     for found, how in (
@@ -60,6 +68,8 @@ def find_offset(reference: Side, target: Side) -> tuple[int, str]:
     ):
         if len(found) == 1:
             return found[0], how
+    if expected is not None and (expected in equal or not (equal or counted)):
+        return expected, _AFTER_PART
     raise AlignmentError(_unclear(equal or counted))
 
 

@@ -68,9 +68,21 @@ class RankDiff:
         policy: Policy,
         *,
         expect_end: bool = True,
+        expected: int | None = None,
     ) -> None:
+        """Take both traces.
+
+        Args:
+            rank: Of which process.
+            reference: The reference.
+            target: The target, or a part of it.
+            policy: The declared relation.
+            expect_end: Whether the target should reach the end of the reference.
+            expected: Where in the reference the part before ended; None for the first part.
+        """
         self._rank = rank
         self._expect_end = expect_end
+        self._expected = expected
         self._sites = JointSites(reference.sites, target.sites, policy)
         self._accumulation: Accumulation | None = None
         if policy.align.kind == "accumulation":
@@ -92,12 +104,13 @@ class RankDiff:
             report.abstain.append(undeclared)
             return report
         try:
-            alignment = report.alignment = align_steps(self._reference, self._target, self._policy)
+            alignment = align_steps(self._reference, self._target, self._policy, self._expected)
         except AlignmentError as error:
             report.abstain.append(str(error))
             return report
         if not self._expect_end:
             alignment = self._without_last_part(alignment)
+        report.alignment = alignment
         for step_report in self._unequal_steps(alignment):
             self._take(step_report)
             if len(report.divergences) >= MOST_DIVERGENCES:

@@ -66,7 +66,9 @@ def run_data(run: RunSummary) -> dict[str, Any]:
 
 
 def _divergence(found: Divergence) -> dict[str, Any]:
-    return {
+    # Told of a target in several parts alone: the part whose steps `target_step` counts.
+    part = {"part": found.part} if found.part else {}
+    return part | {
         "rank": found.rank,
         "step": found.step,
         "target_step": found.target_step,

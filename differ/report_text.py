@@ -48,7 +48,8 @@ def _headline(result: DiffResult, paint: Paint) -> list[str]:
 def _moment(first: Divergence) -> str:
     step = f"step {first.step}"
     if first.target_step != first.step:
-        step += f" (target step {first.target_step})"
+        part = f" of part {first.part}" if first.part else ""
+        step += f" (target step {first.target_step}{part})"
     if first.rank:
         step += f" of rank {first.rank}"
     if first.microbatch:

@@ -65,6 +65,7 @@ class Divergence:
         reference_name: Component in the reference where a rename changed it.
         root_class: Class of the root module, which has no path, where it is the component.
         order: Sorts divergences of one step, over ranks too.
+        part: Part of the target, from 1; 0 where the target is one trace.
         evidence: What else was equal or not.
     """
 
@@ -85,6 +86,7 @@ class Divergence:
     reference_name: str = ""
     root_class: str = ""
     order: int = 0
+    part: int = 0
     evidence: tuple[Evidence, ...] = ()
 
 

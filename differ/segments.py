@@ -34,6 +34,6 @@ def _cut(before: "Trace", after: "Trace") -> int | None:
         for trace, table in ((before, sites.reference), (after, sites.target))
     ]
     try:
-        return find_offset(*sides)[0]
+        return find_offset(sides[0], sides[1])[0]
     except AlignmentError:
         return None

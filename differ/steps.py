@@ -30,13 +30,15 @@ class StepAlignment:
     target_only: tuple[int, ...]
 
 
-def align_steps(reference: Side, target: Side, policy: Policy) -> StepAlignment:
-    """Line up steps as the policy declares.
+def align_steps(
+    reference: Side, target: Side, policy: Policy, expected: int | None = None
+) -> StepAlignment:
+    """Line up steps as the policy declares; ``expected`` is where the part before ended.
 
     Raises:
         AlignmentError: The offset cannot be found, or no step lines up with another.
     """
-    offset, how = _offset(reference, target, policy)
+    offset, how = _offset(reference, target, policy, expected)
     theirs = _trained(target)
     ours = [number for number in _trained(reference) if number >= offset]
     shifted = {number + offset for number in theirs}
@@ -57,12 +59,12 @@ def align_steps(reference: Side, target: Side, policy: Policy) -> StepAlignment:
     )
 
 
-def _offset(reference: Side, target: Side, policy: Policy) -> tuple[int, str]:
+def _offset(reference: Side, target: Side, policy: Policy, expected: int | None) -> tuple[int, str]:
     if policy.align.kind != "resume":
         return 0, "declared"
     if policy.align.step_offset is not None:
         return policy.align.step_offset, "declared"
-    return find_offset(reference, target)
+    return find_offset(reference, target, expected)
 
 
 def _trained(side: Side) -> list[int]:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,9 @@ _FORMATS = ("text", "json", "junit", "github")
     help="How the losses of micro-batches combine (default: sum).",
 )
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="A name that changed.")
+@click.option(
+    "--propose-renames", is_flag=True, help="Print a table of names that changed; compare nothing."
+)
 @click.option("--phases", metavar="LIST", help="Compare these phases only.")
 @click.option(
     "--unmatched", type=click.Choice(["fail", "allow"]), help="Sites that one side alone has."
@@ -64,6 +68,7 @@ def diff(
     allow_abstain: bool,
     verbose: bool,
     print_policy: bool,
+    propose_renames: bool,
     **options: Any,
 ) -> None:
     """Find the first divergence of TARGET from REFERENCE.
@@ -81,6 +86,9 @@ def diff(
         return
     if reference is None or not target:
         raise click.UsageError("Missing argument 'REFERENCE' or 'TARGET'.")
+    if propose_renames:
+        _propose_renames(reference, target)
+        return
     outputs = [_output(text) for text in formats] or [("text", None)]
     policy: Policy = Policy()
     try:
@@ -117,6 +125,17 @@ def _print_policy(options: dict[str, Any]) -> None:
     from traceparity.differ.policy_text import policy_text
 
     click.echo(policy_text(_policy(options)), nl=False)
+
+
+def _propose_renames(reference: Path, target: Sequence[Path]) -> None:
+    from traceparity.differ.errors import AlignmentError
+    from traceparity.differ.propose_renames import propose_renames
+
+    try:
+        click.echo(propose_renames(reference, target[0]), nl=False)
+    except AlignmentError as error:
+        click.echo(f"tp-diff: {error}", err=True)
+        sys.exit(Exit.ABSTAIN)
 
 
 def _output(text: str) -> tuple[str, Path | None]:

@@ -24,15 +24,16 @@ def _table(head: str, values: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        inner = ", ".join(f"{_text(key)} = {_value(item)}" for key, item in value.items())
+        inner = ", ".join(f"{quoted(key)} = {_value(item)}" for key, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, str):
-        return _text(value)
+        return quoted(value)
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def _text(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as TOML has it."""
     # A JSON text is a TOML text, but for a character that only TOML wants escaped.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

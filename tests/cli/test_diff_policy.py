@@ -62,3 +62,18 @@ def test_accumulation_is_declared_by_options(diff, tmp_path):
     assert declared["policy"]["align"]["microbatches"] == {"reference": 1, "target": 2}
     assert otherwise.returncode == 1
     assert "the target took 2 micro-batches in update 0, 1 declared" in otherwise.stdout
+
+
+def test_a_proposed_table_is_printed_and_nothing_is_compared(diff, tmp_path):
+    traces = [
+        write_trace(tmp_path / f"{name}.trace", Run(layers).steps(2))
+        for name, layers in (("old", ("embed", "head")), ("new", ("tokens", "head")))
+    ]
+
+    done = diff("--propose-renames", *traces)
+
+    # The made-up values follow from the names, so that nothing but the head has a counterpart.
+    assert done.returncode == 0
+    assert "# Without a counterpart in the target: tokens.weight" in done.stdout
+    assert "PASS" not in done.stdout
+    assert "FAIL" not in done.stdout

@@ -173,6 +173,9 @@ def _write(text: str, path: Path | None) -> None:
 
 def main() -> None:
     """Run ``tp-diff``. Left to click, a crash or an interrupt would exit 1, which means FAIL."""
+    if sys.stdout is None:
+        # Started with a closed stdout: the exit status says it all.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open as long as the process
     try:
         diff(standalone_mode=False)
     except click.ClickException as error:
@@ -185,6 +188,11 @@ def main() -> None:
         sys.exit(Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader went away, as `| head` does; Python must not complain when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(Exit.ERROR)
+    except OSError as error:
+        # Reading has errors of its own, so this is the report that has nowhere to go.
+        click.echo(f"tp-diff: cannot write the report: {error.strerror or error}", err=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(Exit.ERROR)
     except Exception as error:

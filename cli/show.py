@@ -110,6 +110,9 @@ def main() -> None:
     # Names come from the recorded program; a terminal that lacks a letter is no reason to fail.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    if sys.stdout is None:
+        # Started with a closed stdout: the exit status says it all.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open as long as the process
     try:
         show(standalone_mode=False)
     except click.ClickException as error:
@@ -122,6 +125,11 @@ def main() -> None:
         sys.exit(_INTERRUPTED)
     except BrokenPipeError:
         # The reader went away, as `| head` does; Python must not complain when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(_ERROR)
+    except OSError as error:
+        # Reading has errors of its own, so this is the report that has nowhere to go.
+        click.echo(f"tp-show: cannot write the report: {error.strerror or error}", err=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(_ERROR)
     except Exception as error:

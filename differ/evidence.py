@@ -128,6 +128,8 @@ def _parameters_and_buffers(
     parameters: list[int] = []
     buffers: list[int] = []
     for thing, (name, field) in enumerate(things):
+        if name == "loss" or name.startswith("scaler."):
+            continue
         if field == "value" and within(name, component) and not scheduler_of(name) and thing != own:
             (parameters if name in trained else buffers).append(thing)
     yield from _agreement(pair, candidate, parameters, "parameters", "parameters")

@@ -133,6 +133,9 @@ class RankDiff:
             self._stillness.take(self._reference.steps.entries[number])
             miscount = self._accumulation and self._accumulation.miscount(number)
             if not miscount and self._equal_by_index(number, target_number):
+                # The index of a damaged file is no evidence of what the file holds.
+                self._reference.trace.verify_step(number)
+                self._target.trace.verify_step(target_number)
                 self._skip(self._reference.steps.entries[number])
                 continue
             pair = StepPair(

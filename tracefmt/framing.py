@@ -191,6 +191,22 @@ def _parsed(data: bytes, offset: int) -> RecordHead | None:
     return RecordHead(offset, kind, codec, length, raw_length, checksum)
 
 
+def read_stored(stream: BinaryIO, head: RecordHead) -> bytes:
+    """The payload of a record as it lies in the file, its checksum verified.
+
+    Raises:
+        TruncatedError: The file ends inside it.
+        ChecksumError: It was changed.
+    """
+    stream.seek(head.offset + HEAD_SIZE)
+    stored = stream.read(head.length)
+    if len(stored) < head.length:
+        raise TruncatedError(head.offset)
+    if xxhash.xxh3_64_intdigest(stored) != head.checksum:
+        raise ChecksumError(head.offset)
+    return stored
+
+
 def read_payload(stream: BinaryIO, head: RecordHead) -> bytes:
     """The unpacked payload of a record.
 
@@ -199,12 +215,7 @@ def read_payload(stream: BinaryIO, head: RecordHead) -> bytes:
         ChecksumError: It was changed.
         TraceFormatError: It does not unpack to the length that it states.
     """
-    stream.seek(head.offset + HEAD_SIZE)
-    stored = stream.read(head.length)
-    if len(stored) < head.length:
-        raise TruncatedError(head.offset)
-    if xxhash.xxh3_64_intdigest(stored) != head.checksum:
-        raise ChecksumError(head.offset)
+    stored = read_stored(stream, head)
     if head.codec == _STORED and head.length == head.raw_length:
         return stored
     if head.codec != _ZSTD:

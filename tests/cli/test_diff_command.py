@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Header, Kind, Phase
 from traceparity.tracefmt.rows import Rows, scalar_bytes
 from traceparity.tracefmt.writer import Writer
@@ -175,3 +176,36 @@ def test_help_costs_little_and_loads_neither_numpy_nor_torch():
 
 def test_no_colour_when_stdout_is_no_terminal(traces):
     assert "\x1b" not in tp_diff(traces["a"], traces["other"]).stdout
+
+
+@pytest.mark.parametrize("command", ["diff", "show", "check"])
+def test_a_report_that_has_nowhere_to_go_is_no_internal_error(tmp_path, command):
+    trace = str(write(tmp_path / "a.trace", [1.0, 2.0]))
+    arguments = [trace, trace] if command == "diff" else [trace]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", f"traceparity.cli.{command}", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "cannot write the report: No space left on device" in done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_a_damaged_step_is_an_error_although_the_index_is_equal(tmp_path):
+    whole = write(tmp_path / "whole.trace", [1.0, 2.0, 3.0])
+    damaged = tmp_path / "damaged.trace"
+    data = bytearray(whole.read_bytes())
+    with open_trace(whole) as trace:
+        offset, length = trace.steps[1].chunks[0]
+    data[offset + length - 5] ^= 1
+    damaged.write_bytes(data)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "traceparity.cli.diff", str(whole), str(damaged)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "checksum" in done.stderr

@@ -6,13 +6,17 @@ policy declares. Of accumulated gradients and of buffers the last value counts. 
 out on both sides, with a reason.
 """
 
+import math
 from typing import Any, NamedTuple
+
+import xxhash
 
 from traceparity.differ.batch_contents import batch_contents
 from traceparity.differ.joined_rows import JoinedRows
 from traceparity.differ.joined_trace import JoinedColumns, JoinedTrace
 from traceparity.differ.left_out import LeftOut, Tally
 from traceparity.differ.policy import Align
+from traceparity.differ.sample_leaves import SampleLeaves, counts_beyond, sample_leaves
 from traceparity.differ.window_loss import LossRelation
 from traceparity.differ.window_rows import DIGESTS, Group, WindowRows
 from traceparity.tracefmt.records import Kind, Phase, Site
@@ -83,20 +87,26 @@ class WindowPair:
             for row in side.window.outside:
                 side.rows.take(row)
         groups = reference.window.groups, target.window.groups
+        taken = self._sample_leaves()
         for key in dict.fromkeys((*groups[0], *groups[1])):
             left, right = groups[0].get(key), groups[1].get(key)
+            if key in taken:
+                continue
             if left is None or right is None:
-                self._one_sided(left, right)
+                self._one_sided(sites[key[0]], left, right)
             elif reason := self._join(sites[key[0]], left, right):
                 self._left_out.add(sites[key[0]], reason)
         self._latest()
         return reference.rows.columns(), target.rows.columns()
 
-    def _one_sided(self, left: Group | None, right: Group | None) -> None:
+    def _one_sided(self, site: Site, left: Group | None, right: Group | None) -> None:
         """What the other side does not have stays as it is: a difference of structure."""
-        for side, group in zip(self._sides, (left, right), strict=True):
+        for side, other, group in zip(self._sides, self._sides[::-1], (left, right), strict=True):
             if group is not None:
-                side.take(group)
+                if counts_beyond(site, other.window):
+                    self._left_out.add(site, LeftOut.SHAPE)
+                else:
+                    side.take(group)
 
     def _join(self, site: Site, left: Group, right: Group) -> LeftOut | None:
         if self._sides[0].window.columns.kind[left.first] == Kind.SAMPLE_IDS:
@@ -129,6 +139,57 @@ class WindowPair:
         if listed is None or not self._free:
             return listed
         return sorted(listed, key=lambda each: (type(each).__name__, each))
+
+    def _sample_leaves(self) -> set[tuple[int, int]]:
+        """Judge leaves that belong to one sample each; the groups that this settles."""
+        taken: set[tuple[int, int]] = set()
+        windows = [side.window for side in self._sides]
+        for leaves in sample_leaves(windows[0], windows[1]):
+            taken |= leaves.keys
+            if reason := self._follow(leaves):
+                for number, _ in leaves.keys:
+                    self._left_out.add(windows[0].sites.sites[number], reason)
+        return taken
+
+    def _follow(self, leaves: SampleLeaves) -> LeftOut | None:
+        """Let the leaves of all samples follow one another; else why that cannot be."""
+        both = list(zip(self._sides, leaves.rows, strict=True))
+        if leaves.phase != Phase.DATA and self._free:
+            return LeftOut.ORDER
+        if leaves.phase == Phase.BACKWARD and (problem := self._scale_problem()):
+            return problem
+        tensors = {side.window.is_tensor(row) for side, rows in both for row in rows}
+        if tensors == {False}:
+            for side, rows in both:
+                listed = self._ordered([side.window.plain(row) for row in rows])
+                side.rows.plain(rows[0], 0, listed, decides=True)
+            return None
+        if tensors != {True}:
+            return LeftOut.PLAIN
+        return self._follow_tensors(both, leaves.phase)
+
+    def _follow_tensors(self, both: list[tuple[_Side, list[int]]], phase: Phase) -> LeftOut | None:
+        forms = [
+            [(side.window.dtype(row), side.window.shape(row)) for row in rows]
+            for side, rows in both
+        ]
+        digests = [[bytes(side.window.columns.digest[row]) for row in rows] for side, rows in both]
+        if self._free:
+            digests = [sorted(each) for each in digests]
+        equal = digests[0] == digests[1]
+        kept = all(side.window.has_value(row) for side, rows in both for row in rows)
+        one_type = len({dtype for each in forms for dtype, _ in each}) == 1
+        if not equal and kept and one_type and forms[0] == forms[1] and not self._free:
+            elements = sum(math.prod(shape) for _, shape in forms[0])
+            for side, rows in both:
+                side.rows.joined(rows, 0, forms[0][0][0], (elements,))
+            return None
+        if not equal and phase != Phase.DATA:
+            return LeftOut.VALUES
+        for (side, rows), each in zip(both, digests, strict=True):
+            digest = xxhash.xxh3_128_digest(b"".join(each))
+            side.rows.fingerprint(rows[0], 0, digest, (len(rows),))
+        return None
 
     # -- losses -------------------------------------------------------------------------------
 
@@ -167,8 +228,11 @@ class WindowPair:
         shapes = [_joined_shape(side.window, group) for side, group in both]
         if shapes[0] is None or shapes[1] is None or shapes[0][1:] != shapes[1][1:]:
             return LeftOut.SHAPE
-        if shapes[0] != shapes[1] and site.phase != Phase.DATA and site.component:
-            # Inside of a model dimension 0 need not count samples.
+        if shapes[0] != shapes[1] and not all(
+            shape and side.window.sizes and shape[0] == sum(side.window.sizes)
+            for side, shape in zip(self._sides, shapes, strict=True)
+        ):
+            # Dimension 0 counts something else than samples.
             return LeftOut.SHAPE
         if not self._free and self._concatenate(both, [shapes[0], shapes[1]]):
             return None

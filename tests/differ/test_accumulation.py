@@ -240,6 +240,44 @@ def test_what_is_the_same_in_every_micro_batch_is_compared_as_it_is(bench):
     assert place(other) == "0 forward:table:output[0]"
 
 
+def with_texts(steps: list[Step], change: int | None = None) -> list[Step]:
+    """Batches with a text, boxes of several sizes and a label for each sample."""
+    for step in steps:
+        ids = [row for row in step.rows if row.field == "sample_ids"]
+        for row in ids:
+            for at, name in enumerate(row.value):
+                text = "other" if name == change else f"text {name}"
+                boxes = np.full((name % 3, 4), name, np.float32)
+                more = {"microbatch": row.microbatch}
+                step.add(Phase.DATA, "loader[0]", f"batch[text][{at}]", text, **more)
+                step.add(Phase.DATA, "loader[0]", f"batch[boxes][{at}][xy]", boxes, **more)
+                step.add(Phase.FORWARD, "", f"input[1][{at}]", boxes + 1, **more)
+    return steps
+
+
+def test_what_belongs_to_one_sample_each_follows_over_micro_batches(bench):
+    reference = with_texts(run([8], [8]))
+
+    same = compare(bench, with_texts(run([3, 4, 1], [3, 4, 1])), declared(1, 3), reference)
+    other = compare(bench, with_texts(run([4, 4], [4, 4]), 13), declared(1, 2), reference)
+
+    assert same.outcome is Outcome.PASS, (same.reason, place(same))
+    assert not same.notes
+    assert place(other) == "1 data:loader[0]:batch[text][0]"
+    assert other.first.target.plain[5] == "other"
+
+
+def test_leaves_beyond_the_samples_of_a_micro_batch_are_no_structure(bench):
+    """A recording tells of long lists only the beginning, so that the index counts nothing."""
+    reference, target = with_texts(run([8])), with_texts(run([2, 2, 2, 2]))
+    reference[0].rows = [row for row in reference[0].rows if not row.field.endswith("[7]")]
+
+    result = compare(bench, target, declared(1, 4), reference)
+
+    assert result.outcome is Outcome.PASS, (result.reason, place(result))
+    assert any("batch[text]" in note for note in result.notes)
+
+
 def test_a_module_that_one_run_does_not_call_is_missing(bench):
     target = run([4, 4])
     target[0].rows = [row for row in target[0].rows if row.site != "forward:layer:output[0]"]

@@ -299,6 +299,7 @@ def test_a_forked_child_leaves_the_recording_to_its_parent(workshop: Workshop) -
 def test_a_removed_working_folder_costs_nothing(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    train(1)  # torch loads the rest of itself, for which it needs a folder
     place = workshop.folder / "place"
     place.mkdir()
     monkeypatch.chdir(place)

@@ -49,7 +49,7 @@ PROGRAM = """
         os.close(ours)
         print(json.dumps([status, updates]), flush=True)
 """
-TRIES = 60
+TRIES = 40
 
 
 @pytest.mark.slow

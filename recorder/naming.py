@@ -28,10 +28,21 @@ class ModuleEntry:
         sites: Site ids by kind and leaf, filled by the module hooks.
         described: Whether its class and settings were recorded.
         trained: Of a root: whether it took part in a step.
+        complete: Of a root: whether its state was recorded in full.
         members: Of a root: the entries of its tree, itself included, in the order of the tree.
     """
 
-    __slots__ = ("described", "members", "path", "ref", "root", "sites", "trained", "wrapper")
+    __slots__ = (
+        "complete",
+        "described",
+        "members",
+        "path",
+        "ref",
+        "root",
+        "sites",
+        "trained",
+        "wrapper",
+    )
 
     def __init__(
         self, module: torch.nn.Module, path: str, root: "ModuleEntry | None", wrapper: bool
@@ -43,6 +54,7 @@ class ModuleEntry:
         self.sites: dict[Any, int] = {}
         self.described = False
         self.trained = False
+        self.complete = False
         self.members: list[ModuleEntry] = []
 
 

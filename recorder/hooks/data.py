@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, dataloader, get_worker_info
 
 from traceparity.recorder.batches import Batch, Waiting, summarise
 from traceparity.recorder.location import user_frames
-from traceparity.recorder.patches import Patches
+from traceparity.recorder.patches import Patches, leave_no_frame
 from traceparity.recorder.recording import Recording
 from traceparity.tracefmt.rows import Rows
 
@@ -114,6 +114,9 @@ class DataHooks:
                 data = original(iterator)
             except StopIteration:
                 ended(iterator)
+                raise
+            except BaseException as error:
+                leave_no_frame(error)
                 raise
             if not torch.compiler.is_compiling():
                 delivered(iterator, data)

@@ -89,6 +89,8 @@ class ModuleHooks:
         """Stop."""
         for handle in self._handles:
             handle.remove()
+            # torch forgets this one.
+            torch_module._global_forward_hooks_with_kwargs.pop(handle.id, None)
 
     # -- a call begins ------------------------------------------------------------------------
 

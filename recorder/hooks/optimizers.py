@@ -188,9 +188,11 @@ class OptimizerHooks:
         window = self._recording.window
         window.in_step = max(0, window.in_step - 1)
         self.steps += 1
-        if not self._recording.idle:
-            self._leaves(optimizer)
-        window.update()
+        try:
+            if not self._recording.idle:
+                self._leaves(optimizer)
+        finally:
+            window.update()
 
     def _leaves(self, optimizer: Any) -> None:
         name = self.registry.name(optimizer)

@@ -24,14 +24,14 @@ class StateHooks:
         self._recording = recording
         self._log = log
         self._gradients = gradients
-        self._complete: set[int] = set()
 
     def window_opens(self) -> None:
         """Record what each root's next step starts from."""
         if self._recording.idle:
             return
         if self._recording.window.gap:
-            self._complete.clear()
+            for root in self._recording.names.roots:
+                root.complete = False
         for root in self._recording.names.live_roots():
             self.root_joined(root)
         self.rng(Phase.STATE)
@@ -40,8 +40,7 @@ class StateHooks:
         """Record a root: in full the first time, then what changed."""
         if self._recording.idle:
             return
-        full = id(root) not in self._complete
-        self._complete.add(id(root))
+        full, root.complete = not root.complete, True
         flags = int(Flag.SNAPSHOT) if full else 0
         members = [(entry, module) for entry, module in live_modules(root)]
         shared = self._values(members, full, flags)

@@ -11,8 +11,9 @@ from traceparity.differ.metrics import Metrics
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import MICRO_BATCHES, Divergence, Evidence
 from traceparity.differ.sites import JointSites, SideTable
-from traceparity.differ.window_pair import Half, WindowPair
+from traceparity.differ.window_pair import WindowPair
 from traceparity.differ.window_rows import WindowRows
+from traceparity.differ.window_side import Half
 from traceparity.tracefmt.records import Columns, Phase, Site, StepEntry
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class _Windows:
 
     def rows(self, number: int) -> WindowRows:
         return WindowRows(self.trace, self.entries[number], self._sites, self._table)
+
+    def may_lack(self, number: int) -> bool:
+        """Whether a step may be cut off, so that its micro-batches cannot be counted."""
+        return not self.trace.complete and number == max(self.entries)
 
     def scale(self, number: int) -> float:
         """What a gradient scaler multiplies the losses of a step by; 1 without one."""
@@ -133,21 +138,30 @@ class Accumulation:
         """What is wrong with the numbers of micro-batches of an update; None where nothing is.
 
         Fewer than declared are in order where both sides had the same samples all the same, as in
-        the last update of an epoch.
+        the last update of an epoch. What is left after the last update is one on neither side.
         """
         declared = self._align.microbatches or (0, 0)
-        for name, wanted, side in zip(
-            ("reference", "target"), declared, self._windows, strict=True
+        left_over = [side.entries[number].tail for side in self._windows]
+        for name, wanted, side, tail in zip(
+            ("reference", "target"), declared, self._windows, left_over, strict=True
         ):
             count = side.entries[number].micro_batches
+            if side.may_lack(number):
+                continue
+            if tail and not all(left_over):
+                return self._miscount(name, number, count, wanted, tail=True)
             if count < wanted and self._same_samples(number):
                 self._short.setdefault(name, []).append(number)
             elif count != wanted:
-                updates = [len(each.entries) for each in self._windows]
-                return Miscount(
-                    name, number, count, wanted, (updates[0], updates[1]), self._samples(number)
-                )
+                return self._miscount(name, number, count, wanted)
         return None
+
+    def _miscount(
+        self, name: str, number: int, count: int, wanted: int, *, tail: bool = False
+    ) -> "Miscount":
+        updates = [len(each.entries) for each in self._windows]
+        counts = updates[0], updates[1]
+        return Miscount(name, number, count, wanted, tail, counts, self._samples(number))
 
     def _same_samples(self, number: int) -> bool:
         samples = self._samples(number)
@@ -168,6 +182,7 @@ class Miscount:
         step: The update.
         count: How many it took.
         declared: How many are declared.
+        tail: Whether no optimizer stepped after them.
         updates: How many updates both traces have.
         samples: How many samples the update had on both sides; None where that is not known.
     """
@@ -176,6 +191,7 @@ class Miscount:
     step: int
     count: int
     declared: int
+    tail: bool
     updates: tuple[int, int]
     samples: tuple[int, int] | None
 
@@ -183,6 +199,11 @@ class Miscount:
     def detail(self) -> str:
         """The fact in one sentence."""
         plural = "" if self.count == 1 else "es"
+        if self.tail:
+            return (
+                f"the {self.side} ended in update {self.step}: no optimizer stepped after "
+                f"{self.count} micro-batch{plural}"
+            )
         return (
             f"the {self.side} took {self.count} micro-batch{plural} in update {self.step}, "
             f"{self.declared} declared"
@@ -206,7 +227,7 @@ class Miscount:
             phase=Phase.DATA.label,
             component="update",
             field=MICRO_BATCHES,
-            kind="missing" if self.count < self.declared else "extra",
+            kind="missing" if self.tail or self.count < self.declared else "extra",
             reference=None,
             target=None,
             metrics=Metrics(),

@@ -51,8 +51,8 @@ class JoinedRows:
         explains = 0 if decides else int(Flag.CONTEXT)
         changes["flags"] = int(self._source.flags[base]) & ~int(Flag.CONTEXT) | explains
 
-    def number(self, base: int, call: int, data: bytes, dtype: str) -> None:
-        """A tensor of one element in the place of a row."""
+    def computed(self, base: int, call: int, data: bytes, dtype: str) -> None:
+        """A tensor with computed elements in the place of a row."""
         shape = self._trace.source.shapes[int(self._source.shape[base])]
         changes = self._inline(base, call, data, digest_of(data, dtype, shape))
         changes |= {"stats": _NO_STATS, "sketch_row": -1}

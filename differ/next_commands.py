@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceparity.differ.result import Divergence
+from traceparity.differ.result import MICRO_BATCHES, Divergence
 
 if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
@@ -15,7 +15,9 @@ def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tup
     """Commands that show more of the first divergence."""
     if first.field == "step" and first.reference is None and first.target is None:
         return ()
-    site = f"{first.phase}:{first.component}:*"
+    # An update as a whole is no site: what tells its micro-batches apart is the data.
+    whole = first.field == MICRO_BATCHES
+    site = "data:*" if whole else f"{first.phase}:{first.component}:*"
     shown = [
         shlex.join(["tp-show", str(trace.path), "--step", str(step), "--site", site])
         for trace, step in ((reference, first.step), (target, first.target_step))

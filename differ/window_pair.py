@@ -7,66 +7,23 @@ out on both sides, with a reason.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import xxhash
 
 from traceparity.differ.batch_contents import batch_contents
-from traceparity.differ.joined_rows import JoinedRows
-from traceparity.differ.joined_trace import JoinedColumns, JoinedTrace
+from traceparity.differ.joined_trace import JoinedColumns
 from traceparity.differ.left_out import LeftOut, Tally
 from traceparity.differ.policy import Align
 from traceparity.differ.sample_leaves import SampleLeaves, counts_beyond, sample_leaves
+from traceparity.differ.tensor_join import TensorJoin
 from traceparity.differ.window_loss import LossRelation
-from traceparity.differ.window_rows import DIGESTS, Group, WindowRows
+from traceparity.differ.window_rows import DIGESTS, Group
+from traceparity.differ.window_side import Half, WindowSide
 from traceparity.tracefmt.records import Kind, Phase, Site
-from traceparity.tracefmt.tensor_digest import KIND
 
-Shape = tuple[int, ...]
-
-
-class Half(NamedTuple):
-    """One window of a pair.
-
-    Attributes:
-        trace: Its trace.
-        window: Its rows as stored.
-        scale: What a gradient scaler multiplied its losses by.
-    """
-
-    trace: JoinedTrace
-    window: WindowRows
-    scale: float
-
-
-class _Side:
-    """A window, the rows that it comes to, and the group that is looked at."""
-
-    def __init__(self, half: Half) -> None:
-        self.window = half.window
-        self.rows = JoinedRows(half.trace, half.window.columns)
-        self.scale = half.scale
-        capture = half.trace.header.capture
-        self.digests_alike = capture.get("digest") == KIND
-
-    def can_join(self, group: Group) -> bool:
-        return self.digests_alike and all(map(self.window.has_value, group.rows.values()))
-
-    def take(self, group: Group) -> None:
-        self.rows.take(group.first, group.call)
-
-    def join(self, group: Group, shape: Shape) -> None:
-        if len(group.rows) == 1:
-            self.take(group)
-        else:
-            dtype = self.window.dtype(group.first)
-            self.rows.joined(list(group.rows.values()), group.call, dtype, shape)
-
-    def digest(self, group: Group, shape: Shape) -> bytes:
-        if len(group.rows) == 1:
-            return bytes(self.window.columns.digest[group.first])
-        dtype = self.window.dtype(group.first)
-        return self.rows.joined_digest(list(group.rows.values()), dtype, shape)
+Rows = list[tuple[WindowSide, list[int]]]
+"""Both sides with rows of theirs."""
 
 
 class WindowPair:
@@ -75,9 +32,10 @@ class WindowPair:
     def __init__(self, align: Align, reference: Half, target: Half, left_out: Tally) -> None:
         self._free = align.order == "free"
         self._loss = LossRelation(align)
-        self._sides = _Side(reference), _Side(target)
+        self._sides = WindowSide(reference), WindowSide(target)
         self._left_out = left_out
         self._contents = batch_contents(reference.window, target.window, self._ordered)
+        self._tensors = TensorJoin(self._contents, free=self._free)
 
     def join(self) -> tuple[JoinedColumns, JoinedColumns]:
         """The rows of both sides."""
@@ -117,7 +75,7 @@ class WindowPair:
             return LeftOut.ORDER
         if site.phase == Phase.BACKWARD and (problem := self._scale_problem()):
             return problem
-        return self._tensors(site, left, right)
+        return self._tensors.join(site, list(zip(self._sides, (left, right), strict=True)))
 
     def _scale_problem(self) -> LeftOut | None:
         """Why gradients on their way cannot be compared."""
@@ -168,7 +126,9 @@ class WindowPair:
             return LeftOut.PLAIN
         return self._follow_tensors(both, leaves.phase)
 
-    def _follow_tensors(self, both: list[tuple[_Side, list[int]]], phase: Phase) -> LeftOut | None:
+    def _follow_tensors(
+        self, both: list[tuple[WindowSide, list[int]]], phase: Phase
+    ) -> LeftOut | None:
         forms = [
             [(side.window.dtype(row), side.window.shape(row)) for row in rows]
             for side, rows in both
@@ -208,64 +168,8 @@ class WindowPair:
             if len(group.rows) == 1 and not apart:
                 side.take(group)
             else:
-                side.rows.number(group.first, group.call, data, side.window.dtype(group.first))
+                side.rows.computed(group.first, group.call, data, side.window.dtype(group.first))
         return None
-
-    # -- tensors and plain values -------------------------------------------------------------
-
-    def _tensors(self, site: Site, left: Group, right: Group) -> LeftOut | None:
-        both = list(zip(self._sides, (left, right), strict=True))
-        if any(len(group.rows) != side.window.count for side, group in both):
-            return LeftOut.CALLS
-        if _same_everywhere(both):
-            for side, group in both:
-                side.take(group)
-            return None
-        if not all(
-            side.window.is_tensor(row) for side, group in both for row in group.rows.values()
-        ):
-            return LeftOut.PLAIN
-        shapes = [_joined_shape(side.window, group) for side, group in both]
-        if shapes[0] is None or shapes[1] is None or shapes[0][1:] != shapes[1][1:]:
-            return LeftOut.SHAPE
-        if shapes[0] != shapes[1] and not all(
-            shape and side.window.sizes and shape[0] == sum(side.window.sizes)
-            for side, shape in zip(self._sides, shapes, strict=True)
-        ):
-            # Dimension 0 counts something else than samples.
-            return LeftOut.SHAPE
-        if not self._free and self._concatenate(both, [shapes[0], shapes[1]]):
-            return None
-        if site.phase == Phase.DATA and self._by_samples(both, [shapes[0], shapes[1]], site):
-            return None
-        return LeftOut.ORDER if self._free else LeftOut.VALUES
-
-    def _concatenate(self, both: list[tuple[_Side, Group]], shapes: list[Shape]) -> bool:
-        """Put values one after the other; False where too little was kept to judge them."""
-        if not all(len(group.rows) == 1 or side.can_join(group) for side, group in both):
-            return False
-        if not all(side.can_join(group) for side, group in both):
-            # A digest against one made from values: they are equal, or it cannot be known.
-            digests = [
-                side.digest(group, shape) for (side, group), shape in zip(both, shapes, strict=True)
-            ]
-            if digests[0] != digests[1]:
-                return False
-        for (side, group), shape in zip(both, shapes, strict=True):
-            side.join(group, shape)
-        return True
-
-    def _by_samples(self, both: list[tuple[_Side, Group]], shapes: list[Shape], site: Site) -> bool:
-        """Judge a leaf of a batch by the digests of its samples; False where they do not tell."""
-        contents = self._contents.get(site.component)
-        if contents is None or shapes[0][0] != len(contents.reference):
-            return False
-        prints = contents.fingerprints(both[0][0].window.dtype(both[0][1].first))
-        if prints is None:
-            return False
-        for (side, group), shape, digest in zip(both, shapes, prints, strict=True):
-            side.rows.fingerprint(group.first, group.call, digest, shape)
-        return True
 
     # -- what is a state rather than an event -------------------------------------------------
 
@@ -278,24 +182,3 @@ class WindowPair:
                     self._left_out.add(site, problem)
                 else:
                     side.rows.take(row, 0)
-
-
-def _same_everywhere(both: list[tuple[_Side, Group]]) -> bool:
-    """Whether each side has one value in all micro-batches, and both have one shape."""
-    forms = set()
-    for side, group in both:
-        window = side.window
-        digests = window.columns.digest[list(group.rows.values())]
-        if (digests != digests[0]).any():
-            return False
-        forms.add(window.shape(group.first) if window.is_tensor(group.first) else None)
-    return len(forms) == 1
-
-
-def _joined_shape(window: WindowRows, group: Group) -> Shape | None:
-    """The shape of the tensors one after the other; None where they do not fit together."""
-    shapes = [window.shape(row) for row in group.rows.values()]
-    dtypes = {window.dtype(row) for row in group.rows.values()}
-    if not all(shapes) or len({shape[1:] for shape in shapes}) > 1 or len(dtypes) > 1:
-        return None
-    return (sum(shape[0] for shape in shapes), *shapes[0][1:])

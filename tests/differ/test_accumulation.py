@@ -8,6 +8,7 @@ import pytest
 from synthetic import Step
 from windows import run
 
+from traceparity.differ.diff import diff_runs
 from traceparity.differ.policy import Align, Policy, Rule
 from traceparity.differ.result import DiffResult, Outcome
 from traceparity.tracefmt.records import Phase
@@ -153,6 +154,27 @@ def test_a_miscount_comes_after_the_state_that_the_update_starts_from(bench):
     assert place(result) == "0 state:layer.weight:value"
 
 
+def test_micro_batches_that_no_update_follows_are_named(bench):
+    target = run([4, 4], [4])
+    target[1].rows = [row for row in target[1].rows if row.phase < Phase.GRADIENT]
+    target[1].tail = True
+
+    result = compare(bench, target, declared(1, 2), run([8], [4]))
+
+    assert place(result) == "1 data:update:micro_batches"
+    assert "the target ended in update 1: no optimizer stepped after 1 micro-batch" in result.reason
+
+
+def test_an_update_that_was_cut_off_is_not_counted(bench):
+    policy = declared(1, 4)
+    reference = bench.write(run([8], [8]), capture="values")
+    target = bench.write(run([2] * 4, [2] * 3), capture="values", complete=False)
+
+    result = diff_runs(reference, [target], policy)
+
+    assert result.first is None or result.first.field != "micro_batches"
+
+
 # -- what cannot be put together ------------------------------------------------------------------
 
 
@@ -276,6 +298,26 @@ def test_leaves_beyond_the_samples_of_a_micro_batch_are_no_structure(bench):
 
     assert result.outcome is Outcome.PASS, (result.reason, place(result))
     assert any("batch[text]" in note for note in result.notes)
+
+
+def test_gradients_of_what_belongs_to_no_sample_add_up(bench):
+    def with_gradients(steps: list[Step], *, scalar: float, table: float) -> list[Step]:
+        for step in steps:
+            for batch in range(1 + max(row.microbatch for row in step.rows)):
+                more = {"microbatch": batch}
+                step.add(Phase.BACKWARD, "", "grad_output[loss]", np.array(scalar), **more)
+                values = np.full((1, 6), table, np.float32)
+                step.add(Phase.BACKWARD, "table", "grad_output[0]", values, **more)
+        return steps
+
+    reference = with_gradients(run([8]), scalar=1.0, table=3.0)
+    right = with_gradients(run([4, 4]), scalar=0.5, table=1.5)
+    wrong = with_gradients(run([4, 4]), scalar=0.5, table=3.0)
+
+    assert compare(bench, right, declared(1, 2), reference).outcome is Outcome.PASS
+    assert place(compare(bench, wrong, declared(1, 2), reference)) == (
+        "0 backward:table:grad_output[0]"
+    )
 
 
 def test_a_module_that_one_run_does_not_call_is_missing(bench):

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
 
 IDS, DIGESTS = "sample_ids", "sample_digests"
-_IN_MICRO_BATCH = (Phase.DATA, Phase.FORWARD, Phase.LOSS, Phase.BACKWARD)
+_IN_MICRO_BATCH = frozenset({Phase.DATA, Phase.FORWARD, Phase.LOSS, Phase.BACKWARD})
+# Plain numbers: flags of every row are looked at, and members of an enumeration are slow.
+_CONTEXT, _EVALUATION = int(Flag.CONTEXT), int(Flag.EVALUATION)
+_TENSOR = int(Kind.TENSOR)
+_STATEFUL, _RECOMPUTED = int(Flag.STATEFUL), int(Flag.RECOMPUTED)
 
 
 @dataclass(slots=True)
@@ -65,6 +69,7 @@ class WindowRows:
         self.latest: dict[int, int] = {}
         self._calls: dict[tuple[int, int], int] = {}
         self._trained_on: dict[str, bool] = {}
+        self._kind: list[int] = self.columns.kind.tolist()
         self._site: list[int] = table.joint[self.columns.site].tolist()
         flags, microbatches = self.columns.flags.tolist(), self.columns.microbatch.tolist()
         for row, (number, flag, microbatch) in enumerate(
@@ -74,21 +79,21 @@ class WindowRows:
 
     def _sort(self, row: int, number: int, flags: int, microbatch: int) -> None:
         site = self.sites.sites[number]
-        if site.phase not in _IN_MICRO_BATCH or flags & Flag.EVALUATION:
+        if site.phase not in _IN_MICRO_BATCH or flags & _EVALUATION:
             self.outside.append(row)
         elif site.phase == Phase.DATA:
             self._sort_data(row, site, number, flags, microbatch)
-        elif flags & Flag.CONTEXT:
+        elif flags & _CONTEXT:
             self.outside.append(row)
-        elif flags & Flag.STATEFUL or (site.phase == Phase.BACKWARD and site.field == "grad"):
+        elif flags & _STATEFUL or (site.phase == Phase.BACKWARD and site.field == "grad"):
             self.latest[number] = row
-        elif not flags & Flag.RECOMPUTED:
+        elif not flags & _RECOMPUTED:
             self._group(row, number, microbatch)
 
     def _sort_data(self, row: int, site: Site, number: int, flags: int, microbatch: int) -> None:
         # Of what only explains the digests of samples are of use, if their batch was trained on:
         # the recorder writes them after its sample IDs.
-        trained_on = not flags & Flag.CONTEXT
+        trained_on = not flags & _CONTEXT
         if site.field == IDS:
             self._trained_on[site.component] = trained_on
         elif site.field == DIGESTS:
@@ -108,7 +113,7 @@ class WindowRows:
 
     def is_tensor(self, row: int) -> bool:
         """Whether a row is a tensor."""
-        return bool(self.columns.kind[row] == Kind.TENSOR)
+        return self._kind[row] == _TENSOR
 
     def shape(self, row: int) -> tuple[int, ...]:
         """The shape of a tensor."""

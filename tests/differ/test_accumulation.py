@@ -1,11 +1,15 @@
 """Windows of several micro-batches, put together and compared as one batch."""
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import Step
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import Step, write_trace
 from windows import run
 
 from traceparity.differ.diff import diff_runs
@@ -405,3 +409,40 @@ def test_losses_are_compared_without_the_scales_that_scalers_gave_them(bench):
 
     assert result.outcome is Outcome.PASS, (result.reason, place(result))
     assert any("the gradient scalers have other scales" in note for note in result.notes)
+
+
+# -- what holds for all cuts ----------------------------------------------------------------------
+
+CUTS = st.lists(st.integers(1, 8), min_size=1, max_size=8).map(
+    lambda sizes: [size for at, size in enumerate(sizes) if sum(sizes[: at + 1]) <= 8]
+)
+
+
+def whole(cut: list[int]) -> list[int]:
+    """A cut of all eight samples."""
+    return [*cut, 8 - sum(cut)] if sum(cut) < 8 else cut
+
+
+@settings(max_examples=40, deadline=None)
+@given(CUTS.map(whole), CUTS.map(whole), st.data())
+def test_any_cut_equals_any_other_and_a_changed_sample_is_found_where_it_is(left, right, data):
+    policy = declared(len(left), len(right))
+    target = run(right, right)
+    with tempfile.TemporaryDirectory() as name:
+        paths = [Path(name) / f"{number}.trace" for number in range(3)]
+        write_trace(paths[0], run(left, left), capture="values")
+        write_trace(paths[1], target, capture="values")
+        same = diff_runs(paths[0], [paths[1]], policy)
+        fields = ("batch[image]", "input[0]", "output[0]", "grad_output[0]")
+        rows = [at for at, row in enumerate(target[1].rows) if row.field in fields]
+        at = data.draw(st.sampled_from(rows))
+        row = target[1].rows[at]
+        flat = row.value.copy()
+        flat.reshape(-1)[data.draw(st.integers(0, flat.size - 1))] += 1
+        target[1].rows[at] = replace(row, value=flat)
+        write_trace(paths[2], target, capture="values")
+        other = diff_runs(paths[0], [paths[2]], policy)
+
+    assert same.outcome is Outcome.PASS, (same.reason, place(same))
+    assert place(other) == f"1 {row.site}"
+    assert other.first.metrics.unequal == 1

@@ -260,7 +260,7 @@ def _blind_phases(findings: _Findings, reference: "Trace", target: "Trace") -> s
 def describe_place(divergence: Divergence) -> str:
     """The place of a divergence in one line."""
     step = f"step {divergence.step}"
-    if divergence.target_step != divergence.step:
+    if divergence.part or divergence.target_step != divergence.step:
         part = f" of part {divergence.part}" if divergence.part else ""
         step += f" (target step {divergence.target_step}{part})"
     name = f"{divergence.phase}:{divergence.component}:{divergence.field}"

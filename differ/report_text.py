@@ -47,7 +47,7 @@ def _headline(result: DiffResult, paint: Paint) -> list[str]:
 
 def _moment(first: Divergence) -> str:
     step = f"step {first.step}"
-    if first.target_step != first.step:
+    if first.part or first.target_step != first.step:
         part = f" of part {first.part}" if first.part else ""
         step += f" (target step {first.target_step}{part})"
     if first.rank:

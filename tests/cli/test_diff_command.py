@@ -21,9 +21,11 @@ PROGRAM = [sys.executable, "-m", "traceparity.cli.diff"]
 def write(path: Path, losses: list[float], *, complete: bool = True) -> Path:
     writer = Writer(path, lambda: Header(program="train.py", capture={"digest": "xxh3-128"}))
     site = writer.site(Phase.LOSS, "loss", "value", "train.py:3")
+    rate = writer.site(Phase.OPTIMIZER, "optimizer[0] group[0]", "lr", "train.py:4")
     for step, loss in enumerate(losses):
         rows = Rows()
         rows.plain(site, 0, 0, Kind.SCALAR, 0, scalar_bytes(loss))
+        rows.plain(rate, 0, 0, Kind.SCALAR, 0, scalar_bytes(0.1))
         writer.write(step, rows)
     writer.close(complete=complete, reason="" if complete else "killed")
     return path
@@ -128,6 +130,13 @@ def test_ignored_sites_are_not_compared(traces):
 
     assert json.loads(done.stdout)["compared"]["ignored"] > 0
     assert done.returncode == 0
+
+
+def test_a_comparison_of_which_all_is_ignored_abstains(traces):
+    done = tp_diff(traces["a"], traces["same"], "--ignore", "*")
+
+    assert done.returncode == 3
+    assert "Nothing was compared" in done.stdout
 
 
 def test_a_repeated_reference_is_compared_first(traces):

@@ -1,6 +1,5 @@
 """The command ``tp-check``."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceparity._version import __version__
-from traceparity.cli.exits import Exit
+from traceparity.cli.exits import Exit, run_command
+from traceparity.cli.outputs import FORMATS, parse_output, wants_colour, write_report
 from traceparity.tracefmt.errors import TraceparityError
 
 if TYPE_CHECKING:
     from traceparity.differ.check import CheckResult
     from traceparity.differ.policy import Policy
 
-_FORMATS = ("text", "json", "junit", "github")
 _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_padding")
 
 
@@ -33,7 +32,7 @@ _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_pa
 @click.option("--allow-nonfinite", is_flag=True, help="Infinities and NaNs are no violations.")
 @click.option("--ignore", multiple=True, metavar="GLOB", help="Sites where anything may be.")
 @click.option(
-    "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(_FORMATS)}."
+    "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(FORMATS)}."
 )
 @click.option("--allow-abstain", is_flag=True, help="Exit with 0 where nothing can be judged.")
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
@@ -56,7 +55,7 @@ def check(
     from traceparity.differ.check import check_error, check_run
     from traceparity.differ.policy import Policy
 
-    outputs = [_output(text) for text in formats] or [("text", None)]
+    outputs = [parse_output(text) for text in formats] or [("text", None)]
     policy: Policy = Policy()
     try:
         policy = _policy(options)
@@ -67,7 +66,7 @@ def check(
         # There is nothing to print, but a file that was asked for says so too.
         outputs = [output for output in outputs if output[1]]
     for format_name, path in outputs:
-        _write(_render(result, format_name, path, verbose=verbose), path)
+        write_report(_render(result, format_name, path, verbose=verbose), path)
     status = Exit[result.outcome.name]
     sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
 
@@ -78,13 +77,6 @@ def _policy(options: dict[str, Any]) -> "Policy":
     policy = with_options(options["policy_file"], ignore=options["ignore"])
     names = ("rule", "id", "expected", "scope", "count", "padding")
     return with_coverage_options(policy, **{name: options[name] for name in names})
-
-
-def _output(text: str) -> tuple[str, Path | None]:
-    name, _, path = text.partition("=")
-    if name not in _FORMATS:
-        raise click.BadParameter(f"no format {name!r}; there are {', '.join(_FORMATS)}")
-    return name, Path(path) if path else None
 
 
 def _render(result: "CheckResult", name: str, path: Path | None, *, verbose: bool) -> str:
@@ -98,50 +90,12 @@ def _render(result: "CheckResult", name: str, path: Path | None, *, verbose: boo
         return as_junit(result) if name == "junit" else as_github(result)
     from traceparity.differ.check_text import as_text
 
-    colour = path is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return as_text(result, colour=colour, verbose=verbose)
-
-
-def _write(text: str, path: Path | None) -> None:
-    if path is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+    return as_text(result, colour=wants_colour(path), verbose=verbose)
 
 
 def main() -> None:
-    """Run ``tp-check``. Left to click, a crash or an interrupt would exit 1, which means FAIL."""
-    if sys.stdout is None:
-        # Started with a closed stdout: the exit status says it all.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open as long as the process
-    try:
-        check(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(Exit.ERROR)
-    except TraceparityError as error:
-        click.echo(f"tp-check: {error}", err=True)
-        sys.exit(Exit.ERROR)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader went away, as `| head` does; Python must not complain when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(Exit.ERROR)
-    except OSError as error:
-        # Reading has errors of its own, so this is the report that has nowhere to go.
-        click.echo(f"tp-check: cannot write the report: {error.strerror or error}", err=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(Exit.ERROR)
-    except Exception as error:
-        click.echo(f"tp-check: internal error, please report it: {error!r}", err=True)
-        if os.environ.get("TRACEPARITY_DEBUG"):
-            raise
-        sys.exit(Exit.ERROR)
+    """Run ``tp-check``."""
+    run_command("tp-check", check)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The command ``tp-diff``."""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceparity._version import __version__
-from traceparity.cli.exits import Exit
+from traceparity.cli.exits import Exit, run_command
+from traceparity.cli.outputs import FORMATS, parse_output, wants_colour, write_report
 from traceparity.tracefmt.errors import TraceparityError
 
 if TYPE_CHECKING:
     from traceparity.differ.policy import Policy
     from traceparity.differ.result import DiffResult
-
-_FORMATS = ("text", "json", "junit", "github")
 
 
 @click.command("tp-diff", context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,7 +53,7 @@ _FORMATS = ("text", "json", "junit", "github")
     "--repeat", type=click.Path(path_type=Path), metavar="REF2", help="A second reference run."
 )
 @click.option(
-    "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(_FORMATS)}."
+    "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(FORMATS)}."
 )
 @click.option("--allow-abstain", is_flag=True, help="Exit with 0 where nothing can be judged.")
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
@@ -89,7 +87,7 @@ def diff(
     if propose_renames:
         _propose_renames(reference, target)
         return
-    outputs = [_output(text) for text in formats] or [("text", None)]
+    outputs = [parse_output(text) for text in formats] or [("text", None)]
     policy: Policy = Policy()
     try:
         policy = _policy(options)
@@ -100,7 +98,7 @@ def diff(
         # There is nothing to print, but a file that was asked for says so too.
         outputs = [output for output in outputs if output[1]]
     for format_name, path in outputs:
-        _write(_render(result, format_name, path, verbose=verbose), path)
+        write_report(_render(result, format_name, path, verbose=verbose), path)
     status = Exit[result.outcome.name]
     sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
 
@@ -138,13 +136,6 @@ def _propose_renames(reference: Path, target: Sequence[Path]) -> None:
         sys.exit(Exit.ABSTAIN)
 
 
-def _output(text: str) -> tuple[str, Path | None]:
-    name, _, path = text.partition("=")
-    if name not in _FORMATS:
-        raise click.BadParameter(f"no format {name!r}; there are {', '.join(_FORMATS)}")
-    return name, Path(path) if path else None
-
-
 def _render(result: "DiffResult", name: str, path: Path | None, *, verbose: bool) -> str:
     if name == "json":
         from traceparity.differ.report_json import as_json
@@ -156,50 +147,12 @@ def _render(result: "DiffResult", name: str, path: Path | None, *, verbose: bool
         return as_junit(result) if name == "junit" else as_github(result)
     from traceparity.differ.report_text import as_text
 
-    colour = path is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return as_text(result, colour=colour, verbose=verbose)
-
-
-def _write(text: str, path: Path | None) -> None:
-    if path is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+    return as_text(result, colour=wants_colour(path), verbose=verbose)
 
 
 def main() -> None:
-    """Run ``tp-diff``. Left to click, a crash or an interrupt would exit 1, which means FAIL."""
-    if sys.stdout is None:
-        # Started with a closed stdout: the exit status says it all.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open as long as the process
-    try:
-        diff(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(Exit.ERROR)
-    except TraceparityError as error:
-        click.echo(f"tp-diff: {error}", err=True)
-        sys.exit(Exit.ERROR)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader went away, as `| head` does; Python must not complain when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(Exit.ERROR)
-    except OSError as error:
-        # Reading has errors of its own, so this is the report that has nowhere to go.
-        click.echo(f"tp-diff: cannot write the report: {error.strerror or error}", err=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(Exit.ERROR)
-    except Exception as error:
-        click.echo(f"tp-diff: internal error, please report it: {error!r}", err=True)
-        if os.environ.get("TRACEPARITY_DEBUG"):
-            raise
-        sys.exit(Exit.ERROR)
+    """Run ``tp-diff``."""
+    run_command("tp-diff", diff)
 
 
 if __name__ == "__main__":

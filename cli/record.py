@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from traceparity import _version
+from traceparity.cli.exits import Exit
 from traceparity.recorder.launch import LaunchError, Order, default_out, run
 from traceparity.recorder.settings import LEVELS, Settings, settings_from, settings_from_file
 from traceparity.tracefmt.errors import TraceparityError
@@ -108,7 +109,7 @@ def main() -> None:
         click.echo(f"tp-record: {where}{error.strerror or error}", err=True)
         sys.exit(FAILED)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        sys.exit(Exit.INTERRUPTED)
     except Exception as error:
         click.echo(f"tp-record: internal error, please report it: {error!r}", err=True)
         if os.environ.get("TRACEPARITY_DEBUG"):

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from traceparity._version import __version__
-from traceparity.tracefmt.errors import TraceparityError
+from traceparity.cli.exits import run_command
+from traceparity.cli.outputs import wants_colour
 
 if TYPE_CHECKING:
     from traceparity.differ.show import Request
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from traceparity.tracefmt.verification import Verdict
 
 _DAMAGED = 1
-_ERROR = 2
-_INTERRUPTED = 130
 
 
 @click.command("tp-show", context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,7 +80,7 @@ def _lines(traces: "dict[int, Trace]", request: "Request", format_name: str) -> 
         return [show_json.report(traces, request)]
     from traceparity.differ import show_text
 
-    return show_text.report(traces, request, show_text.painter(colour=_wants_colour()))
+    return show_text.report(traces, request, show_text.painter(colour=wants_colour()))
 
 
 def _check_lines(verdicts: "dict[int, Verdict]", format_name: str) -> Iterable[str]:
@@ -92,11 +90,7 @@ def _check_lines(verdicts: "dict[int, Verdict]", format_name: str) -> Iterable[s
         return [show_json.check_report(verdicts)]
     from traceparity.differ import show_text
 
-    return show_text.check_report(verdicts, show_text.painter(colour=_wants_colour()))
-
-
-def _wants_colour() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return show_text.check_report(verdicts, show_text.painter(colour=wants_colour()))
 
 
 def _write(lines: Iterable[str]) -> None:
@@ -106,37 +100,11 @@ def _write(lines: Iterable[str]) -> None:
 
 
 def main() -> None:
-    """Run ``tp-show``. Left to click, a crash or an interrupt would exit 1, which means damage."""
+    """Run ``tp-show``."""
     # Names come from the recorded program; a terminal that lacks a letter is no reason to fail.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    if sys.stdout is None:
-        # Started with a closed stdout: the exit status says it all.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open as long as the process
-    try:
-        show(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(_ERROR)
-    except TraceparityError as error:
-        click.echo(f"tp-show: {error}", err=True)
-        sys.exit(_ERROR)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader went away, as `| head` does; Python must not complain when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(_ERROR)
-    except OSError as error:
-        # Reading has errors of its own, so this is the report that has nowhere to go.
-        click.echo(f"tp-show: cannot write the report: {error.strerror or error}", err=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(_ERROR)
-    except Exception as error:
-        click.echo(f"tp-show: internal error, please report it: {error!r}", err=True)
-        if os.environ.get("TRACEPARITY_DEBUG"):
-            raise
-        sys.exit(_ERROR)
+    run_command("tp-show", show)
 
 
 if __name__ == "__main__":

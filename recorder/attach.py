@@ -7,11 +7,10 @@ from multiprocessing import util
 from pathlib import Path
 
 from traceparity.recorder.guard import warn
+from traceparity.recorder.launch import VARIABLE
 from traceparity.recorder.session import Session, begin, current
 from traceparity.recorder.settings import settings_from
 
-VARIABLE = "TRACEPARITY_RECORD"
-"""Holds, as JSON, what the recorder of a child process needs to know."""
 _LAST = -100
 """Priority among the finalizers of multiprocessing: after those of the program."""
 

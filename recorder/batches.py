@@ -13,7 +13,7 @@ import torch
 import xxhash
 
 from traceparity.recorder.leaves import leaves, tensors
-from traceparity.recorder.observe import Observer, Summary, Unobservable, dense_cpu
+from traceparity.recorder.observe import Observer, Summary, Unobservable, dense_cpu, storage_of
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
 from traceparity.tracefmt.records import Flag, Kind, Phase
 from traceparity.tracefmt.rows import Rows
@@ -102,15 +102,6 @@ def sample_digests(found: list[torch.Tensor], ids: list[Any] | None) -> list[int
 
 def _bytes_of(dense: torch.Tensor) -> Any:
     return memoryview(dense.view(-1).view(torch.uint8).numpy().data)
-
-
-def storage_of(tensor: torch.Tensor) -> int:
-    """Where a tensor's memory begins; 0 where it has none of its own."""
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        # Sparse and functional tensors: matched by content alone.
-        return 0
 
 
 class Waiting:

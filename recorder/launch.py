@@ -21,6 +21,7 @@ from traceparity.tracefmt.errors import TraceFormatError, TraceparityError
 from traceparity.tracefmt.recovery import finish_file
 
 VARIABLE = "TRACEPARITY_RECORD"
+"""Holds, as JSON, what the recorder of a child process needs to know."""
 BOOT = Path(__file__).parent / "boot"
 NOT_RUNNABLE, NOT_FOUND = 126, 127
 _SCRIPTS = (".py", ".sh")

@@ -269,3 +269,12 @@ def dense_cpu(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_contiguous():
         tensor = tensor.contiguous()
     return tensor
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Where a tensor's memory begins, the same for all views of it; 0 where it has none."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        # Sparse and functional tensors share none and are matched by content alone.
+        return 0

@@ -121,6 +121,11 @@ def plain_value(value: Any) -> Any:
     return f"<{type(value).__name__}>"
 
 
+def one_number(value: Any) -> Any:
+    """A tensor of one element as its number; any other value as it is."""
+    return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+
+
 def is_plain(value: Any) -> bool:
     """Whether a value is a plain scalar of the kind that modules take as arguments."""
     return value is None or isinstance(value, bool | int | float | str)

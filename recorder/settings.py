@@ -60,11 +60,6 @@ class Settings:
             start <= number and (stop is None or number < stop) for start, stop in self.steps
         )
 
-    @property
-    def wants_all_steps(self) -> bool:
-        """Whether no step is left out."""
-        return self.every == 1 and not self.steps
-
     def wants_site(self, phase: Phase, component: str, field: str) -> bool:
         """Whether the site is recorded."""
         if self.phases and phase.label not in self.phases:

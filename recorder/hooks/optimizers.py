@@ -10,7 +10,7 @@ from traceparity.recorder.change_log import ChangeLog
 from traceparity.recorder.hooks.gradients import GradientHooks
 from traceparity.recorder.observe import Unobservable
 from traceparity.recorder.patches import Patches
-from traceparity.recorder.recording import UNWANTED, Recording, plain_value
+from traceparity.recorder.recording import UNWANTED, Recording, one_number, plain_value
 from traceparity.recorder.registry import Registry
 from traceparity.tracefmt.records import Flag, Kind, Phase
 
@@ -125,10 +125,8 @@ class OptimizerHooks:
                 if key in ("params", "param_names"):
                     continue
                 extra = Flag.CONTEXT if key in _SWITCHES else 0
-                if isinstance(value, torch.Tensor) and value.numel() == 1:
-                    value = value.item()
                 self._log.value(
-                    phase, f"{name} group[{number}]", str(key), value,
+                    phase, f"{name} group[{number}]", str(key), one_number(value),
                     always=always, flags=flags | extra,
                 )  # fmt: skip
 

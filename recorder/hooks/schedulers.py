@@ -8,7 +8,7 @@ from torch.optim import lr_scheduler
 
 from traceparity.recorder.change_log import ChangeLog
 from traceparity.recorder.patches import Patches
-from traceparity.recorder.recording import Recording, is_plain, plain_value
+from traceparity.recorder.recording import Recording, is_plain, one_number, plain_value
 from traceparity.recorder.registry import Registry
 from traceparity.tracefmt.records import Flag, Phase
 
@@ -70,7 +70,7 @@ class SchedulerHooks:
             owner = self._optimizers.name(optimizer)
             for number, group in enumerate(optimizer.param_groups):
                 self._log.value(
-                    Phase.SCHEDULER, f"{owner} group[{number}]", "lr", _number(group.get("lr")),
+                    Phase.SCHEDULER, f"{owner} group[{number}]", "lr", one_number(group.get("lr")),
                     always=True,
                 )  # fmt: skip
         self._counters(Phase.SCHEDULER, scheduler, name, always=True, flags=0)
@@ -116,12 +116,8 @@ def scheduler_numbers(scheduler: Any, *, settings: bool) -> list[tuple[str, Any]
         if is_plain(value) or (isinstance(value, list) and all(map(is_plain, value))):
             found.append((key, plain_value(value)))
         elif isinstance(value, torch.Tensor) and value.numel() == 1:
-            found.append((key, value.item()))
+            found.append((key, one_number(value)))
     return found
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
 
 
 def _subclasses(kind: Any) -> list[Any]:

@@ -11,6 +11,7 @@ import xxhash
 from traceparity.recorder.change_log import SMALL, ChangeLog
 from traceparity.recorder.hooks.gradients import GradientHooks
 from traceparity.recorder.naming import ModuleEntry, join, live_modules
+from traceparity.recorder.observe import storage_of
 from traceparity.recorder.recording import Recording, plain_value
 from traceparity.tracefmt.records import Flag, Phase
 
@@ -73,7 +74,7 @@ class StateHooks:
                 if first != name:
                     shared.append((name, "shared_with", first))
                     continue
-                storage = _storage(tensor)
+                storage = storage_of(tensor)
                 if full and storage in storages:
                     shared.append((name, "shares_storage_with", storages[storage]))
                 elif storage:
@@ -163,11 +164,3 @@ def rng_digests(*, everything: bool) -> list[tuple[str, str]]:
 
 def _hex(data: bytes) -> str:
     return str(xxhash.xxh3_64_hexdigest(data))
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        # Sparse and functional tensors have none, so they share none.
-        return 0

@@ -1,0 +1,42 @@
+"""Where reports go: the formats that were asked for, to stdout or to files."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+FORMATS = ("text", "json", "junit", "github")
+
+
+def parse_output(text: str) -> tuple[str, Path | None]:
+    """Format and path from ``FORMAT[=PATH]``; no path means stdout.
+
+    Raises:
+        BadParameter: There is no such format.
+    """
+    name, _, path = text.partition("=")
+    if name not in FORMATS:
+        raise click.BadParameter(f"no format {name!r}; there are {', '.join(FORMATS)}")
+    return name, Path(path) if path else None
+
+
+def wants_colour(path: Path | None = None) -> bool:
+    """Whether a report is read on a terminal by someone who has not refused colour."""
+    return path is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def write_report(text: str, path: Path | None) -> None:
+    """Write a report to stdout or to a file.
+
+    Raises:
+        ClickException: The file cannot be written.
+    """
+    if path is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error

@@ -36,6 +36,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         "traceparity.tracefmt",
         "traceparity.differ",
+        "traceparity.invariants",
         "traceparity.cli.check",
         "traceparity.cli.diff",
         "traceparity.cli.show",

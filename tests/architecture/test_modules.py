@@ -10,10 +10,12 @@ FOLDERS = (
     "cli",
     "differ",
     "examples",
+    "invariants",
     "recorder",
     "tests",
     "tracefmt",
     "traceparity",
+    "verify",
 )
 MODULES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 NAMES_THAT_SAY_NOTHING = {"base", "common", "helpers", "misc", "util", "utils"}

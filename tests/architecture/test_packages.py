@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("cli", "differ", "recorder", "tracefmt")
+FOLDERS = ("cli", "differ", "invariants", "recorder", "tracefmt", "verify")
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 
 

@@ -1,0 +1,1 @@
+"""Invariants: learn what held in good traces, and check other traces against it. No torch."""

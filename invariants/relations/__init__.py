@@ -1,0 +1,1 @@
+"""The families of laws, one module each."""

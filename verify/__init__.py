@@ -1,0 +1,1 @@
+"""Verify: run declared commands in fresh processes under the recorder, compare, and report."""

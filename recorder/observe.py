@@ -231,8 +231,12 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
         Unobservable: There is no such memory.
     """
     if type(tensor) in (torch.Tensor, torch.nn.Parameter):
-        if tensor.device.type == "meta":
+        device = tensor.device.type
+        if device == "meta":
             raise Unobservable("a meta tensor")
+        if device == "cuda" and torch.cuda.is_current_stream_capturing():
+            # Reading would become part of the program's graph, or break its capture.
+            raise Unobservable("captured into a CUDA graph, which is replayed unseen")
         return tensor
     if hasattr(tensor, "to_local"):
         local = tensor.to_local()

@@ -155,7 +155,8 @@ def rng_digests(*, everything: bool) -> list[tuple[str, str]]:
     packed = np.array(words, np.uint64).tobytes()
     found.append(("rng.python", _hex(packed + repr((version, gauss)).encode())))
     initialized: Any = torch.cuda.is_initialized
-    if torch.cuda.is_available() and initialized():
+    # While a CUDA graph is captured its generators refuse to be read.
+    if initialized() and not torch.cuda.is_current_stream_capturing():
         for index in range(torch.cuda.device_count()):
             device_state = torch.cuda.get_rng_state(index).numpy().tobytes()
             found.append((f"rng.cuda[{index}]", _hex(device_state)))

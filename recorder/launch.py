@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,22 +60,29 @@ class Order:
     verbose: bool = False
 
 
-def command_of(target: Sequence[str]) -> list[str]:
+def command_of(
+    target: Sequence[str], folder: Path | None = None, search: str | None = None
+) -> list[str]:
     """The command itself: a script or ``-m module`` gets the Python that runs us.
+
+    Args:
+        target: The command line.
+        folder: Where it will run, and relative paths begin; None for the current folder.
+        search: The PATH in which commands are looked for; None for our own.
 
     Raises:
         LaunchError: There is no such script or command.
     """
-    first = target[0]
+    first, here = target[0], folder or Path()
     if first.startswith("-"):
         return [sys.executable, *target]
     if first.endswith(".py"):
-        if not Path(first).is_file():
+        if not (here / first).is_file():
             raise LaunchError(f"{first}: no such script", NOT_FOUND)
         return [sys.executable, *target]
-    found = shutil.which(first)
+    found = shutil.which(os.path.join(here, first) if os.sep in first else first, path=search)
     if found is None:
-        exists = Path(first).exists()
+        exists = (here / first).exists()
         what = "is not executable" if exists else "no such command"
         raise LaunchError(f"{first}: {what}", NOT_RUNNABLE if exists else NOT_FOUND)
     return [first, *target[1:]]
@@ -105,49 +112,71 @@ def run(order: Order) -> int:
     command = command_of(order.target)
     make_ready(order.out, overwrite=order.overwrite)
     with tempfile.NamedTemporaryFile(prefix="tp-record-") as attached, Forwarding() as forwarding:
+        environment = recording_environment(order, os.environ, uuid.uuid4().hex, attached.name)
         try:
-            child = forwarding.start(command, _environment(order, attached.name))
+            child = forwarding.start(command, environment)
         except OSError as error:
             raise LaunchError(f"{order.target[0]}: {error.strerror}", NOT_RUNNABLE) from error
-        ended = child.wait()
-        status = ended if ended >= 0 else 128 - ended
-        _finish(order.out, status)
+        status = exit_status(child.wait())
+        for problem in finish_traces(order.out, status):
+            _say(problem)
         if not trace_files(order.out):
-            _say(_why_nothing(order.out, anyone=bool(os.path.getsize(attached.name))))
+            _say(why_nothing(order.out, anyone=bool(os.path.getsize(attached.name))))
     return status
 
 
-def _environment(order: Order, attached: str) -> dict[str, str]:
+def exit_status(ended: int) -> int:
+    """The status of an ended child as shells tell it: 128 + n where signal n ended it."""
+    return ended if ended >= 0 else 128 - ended
+
+
+def recording_environment(
+    order: Order, environment: Mapping[str, str], session: str, attached: str
+) -> dict[str, str]:
+    """The environment in which every process of a command that trains records itself.
+
+    Args:
+        order: What to record, and where to.
+        environment: What the command would have without us.
+        session: Names this execution in the header of its traces.
+        attached: A file that is there; it gets a word once a process has begun to record.
+    """
     told = {
         "out": str(order.out.absolute()),
         "settings": order.settings.as_data(),
-        "session": uuid.uuid4().hex,
+        "session": session,
         "rank": order.rank,
         "verbose": order.verbose,
         "attached": attached,
     }
-    paths = [str(BOOT), os.environ.get("PYTHONPATH", "")]
+    paths = [str(BOOT), environment.get("PYTHONPATH", "")]
     return {
-        **os.environ,
+        **environment,
         VARIABLE: json.dumps(told),
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
     }
 
 
-def _finish(out: Path, status: int) -> None:
-    """Give the traces of processes that were killed the index that they could not write."""
+def finish_traces(out: Path, status: int) -> list[str]:
+    """Give the traces of processes that were killed the index that they could not write.
+
+    Returns:
+        What is wrong with traces that cannot be finished.
+    """
     reason = f"its process ended without closing it; the status of the program was {status}"
+    problems = []
     for path in trace_files(out):
         try:
             if (process := _still_writing(path)) is not None:
-                _say(f"{path}: process {process} still runs and records")
+                problems.append(f"{path}: process {process} still runs and records")
                 continue
             finish_file(path, reason)
         except TraceFormatError as error:
-            _say(f"{path}: {error}")
+            problems.append(f"{path}: {error}")
         except OSError:
             # A full disk: whoever wrote to it has said so, and the trace is readable as it is.
             continue
+    return problems
 
 
 def _still_writing(path: Path) -> int | None:
@@ -170,7 +199,8 @@ def _runs(process: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
-def _why_nothing(out: Path, *, anyone: bool) -> str:
+def why_nothing(out: Path, *, anyone: bool) -> str:
+    """Why a command left no trace; ``anyone`` says whether a process had begun to record."""
     if anyone:
         return f"{out} was not written: the program made no training step that could be recorded"
     return (

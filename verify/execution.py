@@ -1,0 +1,260 @@
+"""Execution: one command, run once under the recorder in a fresh process, and what came of it."""
+
+import os
+import shlex
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceparity.recorder.launch import (
+    LaunchError,
+    Order,
+    command_of,
+    exit_status,
+    finish_traces,
+    recording_environment,
+    why_nothing,
+)
+from traceparity.recorder.output import make_ready, trace_files
+from traceparity.recorder.settings import Settings
+from traceparity.tracefmt.errors import TraceError
+from traceparity.tracefmt.reader import open_run
+from traceparity.verify.process_group import ProcessGroup
+
+TAIL_LINES = 40
+"""Lines of a log that a result carries."""
+_TAIL_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Process:
+    """A recorded process, as the header of its trace tells it from every other one.
+
+    Attributes:
+        host: Name of the machine.
+        pid: Number of the process.
+        started: When its recording began, in seconds since 1970.
+    """
+
+    host: str
+    pid: int
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What came of one execution.
+
+    Attributes:
+        command: The command as it was given.
+        trace: Where its trace was to be written.
+        stdout: File with all that it wrote to stdout.
+        stderr: File with all that it wrote to stderr.
+        problem: Why its trace cannot be judged, in one sentence; empty where it can.
+        status: Exit status, 128 + n for an end by signal n; None where it was never started.
+        seconds: How long it took.
+        pid: The process of the command itself; 0 where it was never started.
+        processes: The training processes, by rank.
+        environment: Names of the variables that were added to its environment.
+        stdout_tail: The last lines of stdout.
+        stderr_tail: The last lines of stderr.
+    """
+
+    command: tuple[str, ...]
+    trace: Path
+    stdout: Path
+    stderr: Path
+    problem: str = ""
+    status: int | None = None
+    seconds: float = 0.0
+    pid: int = 0
+    processes: tuple[Process, ...] = ()
+    environment: tuple[str, ...] = ()
+    stdout_tail: str = ""
+    stderr_tail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a trace of this very execution to judge."""
+        return not self.problem
+
+
+def run_recorded(
+    command: str | Sequence[str],
+    *,
+    out: Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    settings: Settings | None = None,
+    rank: int | None = None,
+    overwrite: bool = False,
+    stop: threading.Event | None = None,
+) -> Execution:
+    """Run a command to its end in a fresh process, recorded; whatever fails is told, not raised.
+
+    Nothing is read from stdin; stdout and stderr go to files beside the trace. A command that
+    fails, hangs, trains nothing, or leaves a trace of another execution has a `problem`.
+
+    Args:
+        command: Words, or a text that is split into words as a shell does (no shell runs): a
+            script, ``-m module`` or any command that starts Python, as for ``tp-record``.
+        out: The trace to write; a folder where several processes train.
+        cwd: Where the command runs; None for the current folder.
+        env: Variables to add to our own environment.
+        timeout: Seconds after which the command and all that it started are ended.
+        settings: What to record; None for the default.
+        rank: The rank where no launcher says it.
+        overwrite: Whether ``out`` may be replaced.
+        stop: Set by another thread to end the command.
+
+    Raises:
+        TraceExistsError: ``out`` exists and may not be replaced.
+        OSError: The files cannot be written.
+    """
+    words = tuple(shlex.split(command) if isinstance(command, str) else command)
+    added = dict(env or {})
+    out = out.absolute()
+    make_ready(out, overwrite=overwrite)
+    run = _Run(words, out, cwd, added, Order(words, out, settings or Settings(), rank=rank))
+    return run.execute(timeout, stop or threading.Event())
+
+
+class _Run:
+    """One execution under way."""
+
+    def __init__(
+        self,
+        words: tuple[str, ...],
+        out: Path,
+        cwd: Path | None,
+        added: Mapping[str, str],
+        order: Order,
+    ) -> None:
+        self._words = words
+        self._out = out
+        self._cwd = cwd
+        self._added = added
+        self._order = order
+        self._logs = log_files(out)
+        self._session = uuid.uuid4().hex
+
+    def execute(self, timeout: float | None, stop: threading.Event) -> Execution:
+        """Run, and say what came of it."""
+        for log in self._logs:
+            log.write_bytes(b"")
+        if not self._words:
+            return self._result("the command is empty")
+        environment = {**os.environ, **self._added}
+        try:
+            command = command_of(self._words, self._cwd, environment.get("PATH"))
+        except LaunchError as error:
+            return self._result(str(error))
+        with tempfile.NamedTemporaryFile(prefix="traceparity-") as attached:
+            told = recording_environment(self._order, environment, self._session, attached.name)
+            began = time.perf_counter()
+            try:
+                group = ProcessGroup(
+                    command, cwd=self._cwd, environment=told, mark=self._session, logs=self._logs
+                )
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or error
+                return self._result(f"{self._words[0]} cannot be run: {reason}")
+            ended, cut = self._await(group, timeout, stop)
+            seconds = time.perf_counter() - began
+            anyone = bool(os.path.getsize(attached.name))
+        status = exit_status(ended)
+        unfinished = finish_traces(self._out, status)
+        problem = cut or _failed(status) or next(iter(unfinished), "")
+        processes: tuple[Process, ...] = ()
+        if not problem:
+            problem, processes = self._evidence(anyone=anyone)
+        return self._result(problem, status, seconds, group.pid, processes)
+
+    def _await(
+        self, group: ProcessGroup, timeout: float | None, stop: threading.Event
+    ) -> tuple[int, str]:
+        """How the command ended, and why where it did not end by itself."""
+        try:
+            ended = group.wait(timeout, stop)
+        except BaseException:
+            group.end()
+            raise
+        if ended is not None:
+            return ended, ""
+        ended = group.end()
+        return (
+            ended,
+            "it was interrupted" if stop.is_set() else f"it took longer than {timeout:g} s",
+        )
+
+    def _evidence(self, *, anyone: bool) -> tuple[str, tuple[Process, ...]]:
+        """What is wrong with the traces, and who wrote them."""
+        if not trace_files(self._out):
+            return why_nothing(self._out, anyone=anyone), ()
+        try:
+            traces = open_run(self._out)
+        except TraceError as error:
+            return str(error), ()
+        processes = []
+        for trace in traces.values():
+            trace.close()
+            if trace.header.session != self._session:
+                return f"{trace.path} is not of this execution", ()
+            processes.append(_process(trace.header.process))
+        return "", tuple(processes)
+
+    def _result(
+        self,
+        problem: str,
+        status: int | None = None,
+        seconds: float = 0.0,
+        pid: int = 0,
+        processes: tuple[Process, ...] = (),
+    ) -> Execution:
+        stdout, stderr = self._logs
+        return Execution(
+            command=self._words,
+            trace=self._out,
+            stdout=stdout,
+            stderr=stderr,
+            problem=problem,
+            status=status,
+            seconds=seconds,
+            pid=pid,
+            processes=processes,
+            environment=tuple(sorted(self._added)),
+            stdout_tail=tail(stdout),
+            stderr_tail=tail(stderr),
+        )
+
+
+def _failed(status: int) -> str:
+    return f"it ended with exit status {status}" if status else ""
+
+
+def _process(facts: Mapping[str, object]) -> Process:
+    pid, started = facts.get("pid", 0), facts.get("started", 0.0)
+    return Process(
+        host=str(facts.get("host", "")),
+        pid=pid if isinstance(pid, int) else 0,
+        started=started if isinstance(started, float) else 0.0,
+    )
+
+
+def log_files(out: Path) -> tuple[Path, Path]:
+    """Where stdout and stderr of an execution go, beside its trace."""
+    return out.with_name(f"{out.stem}.stdout.log"), out.with_name(f"{out.stem}.stderr.log")
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log, at most 8 KiB; bytes that are no text are replaced."""
+    with log.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(max(0, size - _TAIL_BYTES))
+        text = stream.read().decode(errors="replace")
+    return "\n".join(text.splitlines()[-TAIL_LINES:])

@@ -19,11 +19,16 @@ _LIBRARIES = tuple(
 )
 
 
+# Further folders of packages may be on the path, as when environments share a torch.
+_PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+
+
 @functools.lru_cache(maxsize=4096)
 def _is_library(filename: str) -> bool:
     return (
         filename.startswith("<")
         or filename.startswith(_LIBRARIES)
+        or any(folder in filename for folder in _PACKAGES)
         or os.path.realpath(filename).startswith(_LIBRARIES)
     )
 

@@ -38,6 +38,7 @@ class BackwardHooks:
         self._data.claim_latest()
         if recording.idle:
             return
+        self._gradients.before()
         roots = args[0] if args else kwargs.get("tensors")
         if isinstance(roots, torch.Tensor):
             recording.tensor(Phase.LOSS, "loss", "value", roots)

@@ -19,9 +19,11 @@ class GradientHooks:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._watched: dict[int, tuple[Any, Any]] = {}
+        self._names: dict[int, str] = {}
         self._summaries: dict[str, Summary] = {}
         self._pending: dict[str, Summary | None] = {}
         self._order: dict[str, int] = {}
+        self._held: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._hook = recording.guard.hook(self._accumulated)
 
     def watch(self, parameter: torch.Tensor, name: str) -> None:
@@ -30,10 +32,12 @@ class GradientHooks:
         if key in self._watched or not parameter.is_leaf:
             return
         self._order.setdefault(name, len(self._order))
-        watched = self._watched
+        self._names[key] = name
+        watched, held = self._watched, self._held
 
         def forget(_: object) -> None:
             watched.pop(key, None)
+            held.pop(key, None)
 
         hook = functools.partial(self._hook, name)
         register: Any = parameter.register_post_accumulate_grad_hook
@@ -54,6 +58,36 @@ class GradientHooks:
         """The gradient of a parameter as backward left it in this step."""
         return self._summaries.get(name)
 
+    def hold(self, parameter: torch.Tensor) -> None:
+        """Remember the gradient of a parameter, to tell whether a later pass begins with it."""
+        gradient = parameter.grad
+        if gradient is not None and not gradient.is_inference():
+            self._held[id(parameter)] = (weakref.ref(gradient), gradient._version)
+
+    def before(self) -> None:
+        """A backward begins: record what the gradients hold that it will add to."""
+        counts = {"none": 0, "zero": 0, "kept": 0, "unknown": 0}
+        first_kept = ""
+        for key, (parameter, _) in list(self._watched.items()):
+            held = self._holds(key, parameter())
+            counts[held] += 1
+            if held == "kept" and not first_kept:
+                first_kept = self._names.get(key, "")
+        said = {**counts, "first_kept": first_kept}
+        self._recording.plain(Phase.BACKWARD, "gradients", "before", said, Flag.CONTEXT)
+
+    def _holds(self, key: int, parameter: torch.Tensor | None) -> str:
+        gradient = None if parameter is None else parameter.grad
+        if gradient is None:
+            return "none"
+        known = self._held.get(key)
+        if known is not None and known[0]() is gradient and known[1] == gradient._version:
+            return "kept"
+        # It was written since. A device would have to be waited for.
+        if gradient.device.type != "cpu" or gradient.layout is not torch.strided:
+            return "unknown"
+        return "kept" if bool(gradient.detach().any()) else "zero"
+
     def _accumulated(self, name: str, parameter: torch.Tensor) -> None:
         if self._recording.idle:
             return
@@ -61,6 +95,7 @@ class GradientHooks:
         if gradient is None:
             self._pending[name] = None
             return
+        self.hold(parameter)
         try:
             summary = self._recording.observer.summary(gradient)
         except Unobservable as what:

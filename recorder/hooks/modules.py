@@ -31,7 +31,7 @@ _EVALUATION = Flag.CONTEXT | Flag.EVALUATION
 class _Call:
     """A module call in progress."""
 
-    __slots__ = ("entered", "entry", "inputs", "key", "mode", "root", "rows")
+    __slots__ = ("entered", "entry", "inputs", "key", "mode", "random", "root", "rows")
 
     def __init__(self, key: int, entry: ModuleEntry | None, mode: str, *, root: bool) -> None:
         self.key = key
@@ -42,6 +42,8 @@ class _Call:
         self.entered = False
         self.inputs: list[tuple[str, torch.Tensor, int]] = []
         self.rows: Rows | None = None
+        # Of evaluation activity: the random state before it.
+        self.random: torch.Tensor | None = None
 
 
 class ModuleHooks:
@@ -110,6 +112,7 @@ class ModuleHooks:
             self._inputs(call, args)
         elif call.mode == "evaluation" and call.root:
             self._evaluation_leaves(call, "input", args)
+            call.random = torch.get_rng_state()
 
     def _root_call(self, module: torch.nn.Module, entry: ModuleEntry | None, args: Any) -> _Call:
         recording = self._recording
@@ -196,7 +199,7 @@ class ModuleHooks:
             return
         if call.mode == "evaluation":
             if call.root:
-                self._evaluation_ends(call, (args, kwargs), output)
+                self._evaluation_ends(call, module, (args, kwargs), output)
             return
         if call.mode != "training":
             return
@@ -347,10 +350,15 @@ class ModuleHooks:
             else:
                 recording.observer.plain(rows, site, 0, 0, _EVALUATION, plain_value(leaf))
 
-    def _evaluation_ends(self, call: _Call, inputs: Any, output: Any) -> None:
+    def _evaluation_ends(
+        self, call: _Call, module: torch.nn.Module, inputs: Any, output: Any
+    ) -> None:
+        drew = call.random is None or not torch.equal(call.random, torch.get_rng_state())
         self._evaluation_leaves(call, "input", inputs[1])
         single = isinstance(output, torch.Tensor)
         self._evaluation_leaves(call, "output[0]" if single else "output", output)
+        self._evaluation_leaves(call, "training", module.training)
+        self._evaluation_leaves(call, "draws", drew)
         if call.rows is not None:
             self._data.claim_for_evaluation(inputs, call.rows)
 

@@ -170,6 +170,7 @@ class OptimizerHooks:
         if gradient is None:
             recording.plain(Phase.GRADIENT, path, "grad", None)
             return
+        self._gradients.hold(parameter)
         try:
             summary = recording.observer.fresh(gradient, self._gradients.last(path))
         except Unobservable as what:

@@ -1,7 +1,6 @@
 """Reading policy files (TOML): every mistake is told with file, line and key."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from traceparity.differ.errors import PolicyError
 from traceparity.differ.policy import PHASES, Align, Coverage, Policy, Rule
 from traceparity.differ.preset import PRESETS, preset_text
+from traceparity.differ.toml_tables import Checks, Mistakes, TomlFile, listed, read_text
 from traceparity.differ.universe import span_of
 
 _ALIGN_WORDS = {
@@ -45,36 +45,36 @@ def read_policy(path: Path) -> Policy:
     Raises:
         PolicyError: The file cannot be read, is no TOML, or declares something impossible.
     """
-    try:
-        is_preset = str(path) in PRESETS and not path.is_file()
-        text = preset_text(str(path)) if is_preset else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+    if str(path) in PRESETS and not path.is_file():
+        text = preset_text(str(path))
+    else:
         presets = f"; presets are {', '.join(PRESETS)}" if path.name == str(path) else ""
-        raise PolicyError(f"{path}: cannot read the policy: {reason}{presets}") from error
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PolicyError(f"{path}: not a TOML file: {error}") from error
-    return _Parser(str(path), text).policy(tables)
+        text = read_text(path, "policy", PolicyError, presets)
+    file = TomlFile(str(path), text)
+    return policy_from(file.tables, file)
 
 
-class _Parser:
-    """Checks the tables of one file; knows the text only to name lines."""
+def policy_from(tables: Mapping[str, Any], mistakes: Mistakes) -> Policy:
+    """The policy that tables declare which stand in a file of policies or in another one.
 
-    def __init__(self, path: str, text: str) -> None:
-        self._path = path
-        self._lines = text.splitlines()
+    Raises:
+        TraceparityError: They declare something impossible.
+    """
+    return _Parser(mistakes).policy(tables)
+
+
+class _Parser(Checks):
+    """Checks the tables of one policy."""
 
     def policy(self, tables: Mapping[str, Any]) -> Policy:
         for name, table in tables.items():
             if name not in _KEYS:
-                raise self._error(name, "", f"unknown table; known are {_listed(_KEYS)}")
+                raise self.error(name, "", f"unknown table; known are {listed(_KEYS)}")
             expected, word = (
                 (list, "an array of tables") if name == "compare" else (dict, "a table")
             )
             if not isinstance(table, expected):
-                raise self._error(name, "", f"must be {word}")
+                raise self.error(name, "", f"must be {word}")
         rules = tuple(
             self._rule(number, table) for number, table in enumerate(tables.get("compare", []))
         )
@@ -82,17 +82,17 @@ class _Parser:
         return Policy(self._align(tables.get("align", {})), rules, coverage)
 
     def _align(self, table: Mapping[str, Any]) -> Align:
-        self._known("align", table)
-        words = {key: self._word("align", table, key, _ALIGN_WORDS[key]) for key in _ALIGN_WORDS}
+        self.known("align", table, _KEYS["align"])
+        words = {key: self.word("align", table, key, _ALIGN_WORDS[key]) for key in _ALIGN_WORDS}
         values: dict[str, Any] = {key: word for key, word in words.items() if word}
         kind = values.get("kind", "start")
         for key, needed in _GOES_WITH.items():
             if key in table and kind != needed:
-                raise self._error("align", key, f'goes with kind = "{needed}" only')
+                raise self.error("align", key, f'goes with kind = "{needed}" only')
         if "loss_weight" in table:
             values["loss_weight"] = self._loss_weight(table["loss_weight"], values.get("loss"))
         if table.get("step_offset", "auto") != "auto":
-            values["step_offset"] = self._natural("align", table, "step_offset", 'or "auto"')
+            values["step_offset"] = self.natural("align", table, "step_offset", 'or "auto"')
         if "microbatches" in table:
             values["microbatches"] = self._microbatches(table["microbatches"])
         if "phases" in table:
@@ -103,127 +103,78 @@ class _Parser:
 
     def _loss_weight(self, value: Any, loss: str | None) -> str:
         if loss != "weighted":
-            raise self._error("align", "loss_weight", 'goes with loss = "weighted" only')
+            raise self.error("align", "loss_weight", 'goes with loss = "weighted" only')
         if not isinstance(value, str) or not value:
-            raise self._error("align", "loss_weight", 'must be "samples" or a recorded batch field')
+            raise self.error("align", "loss_weight", 'must be "samples" or a recorded batch field')
         return value
 
     def _microbatches(self, value: Any) -> tuple[int, int]:
         if not isinstance(value, dict) or set(value) != {"reference", "target"}:
-            raise self._error("align", "microbatches", "must be { reference = N, target = N }")
+            raise self.error("align", "microbatches", "must be { reference = N, target = N }")
         counts = value["reference"], value["target"]
         if any(type(count) is not int or count < 1 for count in counts):
-            raise self._error("align", "microbatches", "must hold whole numbers from 1")
+            raise self.error("align", "microbatches", "must hold whole numbers from 1")
         return counts
 
     def _phases(self, value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not value:
-            raise self._error("align", "phases", "must be a list of phases that is not empty")
+            raise self.error("align", "phases", "must be a list of phases that is not empty")
         for phase in value:
             if phase not in PHASES:
-                raise self._error(
-                    "align", "phases", f"no phase {phase!r}; there are {_listed(PHASES)}"
+                raise self.error(
+                    "align", "phases", f"no phase {phase!r}; there are {listed(PHASES)}"
                 )
         return tuple(phase for phase in PHASES if phase in value)
 
     def _rename(self, value: Any) -> tuple[tuple[str, str], ...]:
         if not isinstance(value, dict) or not all(isinstance(new, str) for new in value.values()):
-            raise self._error("align", "rename", "must be a table of names")
+            raise self.error("align", "rename", "must be a table of names")
         for old, new in value.items():
             if problem := rename_problem(old, new):
-                raise self._error("align", "rename", problem)
+                raise self.error("align", "rename", problem)
         return tuple(value.items())
 
     def _rule(self, number: int, table: Any) -> Rule:
         place = f"compare[{number}]"
         if not isinstance(table, dict):
-            raise self._error(place, "", "must be a table")
-        self._known(place, table)
+            raise self.error(place, "", "must be a table")
+        self.known(place, table, _KEYS["compare"])
         if not isinstance(table.get("site"), str) or not table["site"]:
-            raise self._error(place, "site", 'needed: a glob over "phase:component:field"')
+            raise self.error(place, "site", 'needed: a glob over "phase:component:field"')
         values: dict[str, Any] = {"site": table["site"]}
         for key in _LIMITS:
             if key in table:
-                values[key] = self._limit(place, table, key)
+                values[key] = self.limit(place, table, key)
         if "ulp" in table:
-            values["ulp"] = self._natural(place, table, "ulp")
+            values["ulp"] = self.natural(place, table, "ulp")
         for key in ("equal_nan", "ignore"):
-            if not isinstance(table.get(key, False), bool):
-                raise self._error(place, key, "must be true or false")
-            values[key] = table.get(key, False)
+            values[key] = self.flag(place, table, key)
         rule = Rule(**values)
         if rule.ignore and (rule.elementwise or rule.rel_l2 is not None or rule.equal_nan):
-            raise self._error(place, "ignore", "an ignored site cannot have limits too")
+            raise self.error(place, "ignore", "an ignored site cannot have limits too")
         return rule
 
     def _coverage(self, table: Mapping[str, Any]) -> Coverage:
-        self._known("coverage", table)
+        self.known("coverage", table, _KEYS["coverage"])
         words = {
-            key: self._word("coverage", table, key, _COVERAGE_WORDS[key]) for key in _COVERAGE_WORDS
+            key: self.word("coverage", table, key, _COVERAGE_WORDS[key]) for key in _COVERAGE_WORDS
         }
         values: dict[str, Any] = {key: word for key, word in words.items() if word}
         if "policy" not in values:
-            raise self._error("coverage", "policy", f"needed: {_listed(_COVERAGE_WORDS['policy'])}")
+            raise self.error("coverage", "policy", f"needed: {listed(_COVERAGE_WORDS['policy'])}")
         if "padding" in table:
-            values["padding"] = self._natural("coverage", table, "padding")
+            values["padding"] = self.natural("coverage", table, "padding")
         if "id" in table:
             values["id"] = str(table["id"])
         if "expected" in table:
             try:
                 values["expected"] = expected_samples(table["expected"])
             except ValueError as error:
-                raise self._error("coverage", "expected", str(error)) from None
+                raise self.error("coverage", "expected", str(error)) from None
         coverage = Coverage(**values)
         if found := coverage_problem(coverage):
-            raise self._error("coverage", *found)
+            raise self.error("coverage", *found)
         return coverage
-
-    def _known(self, place: str, table: Mapping[str, Any]) -> None:
-        keys = _KEYS[place.partition("[")[0]]
-        for key in table:
-            if key not in keys:
-                raise self._error(place, key, f"unknown key; known are {_listed(keys)}")
-
-    def _word(self, place: str, table: Mapping[str, Any], key: str, words: tuple[str, ...]) -> str:
-        value = table.get(key, "")
-        if key in table and value not in words:
-            raise self._error(place, key, f"must be one of {_listed(words)}, not {value!r}")
-        return str(value)
-
-    def _natural(self, place: str, table: Mapping[str, Any], key: str, also: str = "") -> int:
-        value = table[key]
-        if type(value) is not int or value < 0:
-            raise self._error(place, key, f"must be a whole number from 0 {also}".rstrip())
-        return value
-
-    def _limit(self, place: str, table: Mapping[str, Any], key: str) -> float:
-        value = table[key]
-        if type(value) not in (int, float) or not 0 <= value < float("inf"):
-            raise self._error(place, key, "must be a finite number from 0")
-        return float(value)
-
-    def _error(self, place: str, key: str, problem: str) -> PolicyError:
-        name = f"{place}.{key}" if key else place
-        return PolicyError(f"{self._path}:{self._line(place, key)}: {name}: {problem}")
-
-    def _line(self, place: str, key: str) -> int:
-        """The line of a key, found in the text since tomllib does not tell; 1 if it is unusual."""
-        table, _, number = place.rstrip("]").partition("[")
-        wanted, current, seen, header_line = int(number or 0), "", -1, 1
-        for line, text in enumerate(self._lines, 1):
-            if header := re.match(r"\s*\[\[?\s*([\w.\"-]+)\s*\]\]?", text):
-                current = header[1].strip('"')
-                seen += current == table
-                inside = current == table and (not number or seen == wanted)
-                header_line = line if inside else header_line
-            elif current == table and (not number or seen == wanted) and _sets(key, text):
-                return line
-        return header_line
-
-
-def _sets(key: str, text: str) -> bool:
-    """Whether a line of a policy file sets a key."""
-    return bool(key) and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]", text) is not None
 
 
 def expected_samples(value: Any) -> str | tuple[int | str, ...]:
@@ -263,7 +214,3 @@ def rename_problem(old: str, new: str) -> str:
     if missing := set(re.findall(r"{(\w+)}", new)) ^ holes:
         return f"{{{sorted(missing)[0]}}} stands on one side of {old!r} = {new!r} only"
     return ""
-
-
-def _listed(words: Any) -> str:
-    return ", ".join(sorted(words) if isinstance(words, set | dict) else words)

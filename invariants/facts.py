@@ -233,6 +233,7 @@ class StepFacts:
         *,
         row: int | None = None,
         others: tuple[str, ...] = (),
+        more: int = 0,
     ) -> Finding:
         """A finding in this step; ``row`` tells its micro-batch and source line."""
         return Finding(
@@ -250,6 +251,7 @@ class StepFacts:
             microbatch=0 if row is None else int(self.columns.microbatch[row]),
             location="" if row is None else self.location(row),
             others=others,
+            more=more,
         )
 
     # -- gradients and updates ----------------------------------------------------------------

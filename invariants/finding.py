@@ -57,7 +57,8 @@ class Finding:
         rank: Process.
         microbatch: Micro-batch; 0 where it is about the whole step.
         location: Source line that led there, ``file:line``; empty where unknown.
-        others: Further components that break it in the same step.
+        others: Further components that break it in the same step, the first ones.
+        more: How many there are beyond those.
     """
 
     relation: str
@@ -74,6 +75,7 @@ class Finding:
     microbatch: int = 0
     location: str = ""
     others: tuple[str, ...] = ()
+    more: int = 0
 
     @property
     def order(self) -> tuple[int, int, int, int]:

@@ -1,6 +1,6 @@
 """Reading: from traces to the facts of one step after the other, in one pass."""
 
-import heapq
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -164,15 +164,22 @@ def _rates(state: Carried) -> dict[str, float]:
     return rates
 
 
-def read_trace(trace: "Trace", rank: int = 0) -> Iterator[StepFacts]:
-    """The facts of a trace, step after step; each is valid until the next one.
+def read_groups(traces: Mapping[int, "Trace"]) -> Iterator[list[StepFacts]]:
+    """The facts of a run, step after step: those of all processes that have the step, by rank.
 
     Raises:
         TraceFormatError: A step is damaged, or too long for one table.
     """
-    reader = FactsReader(trace, rank)
-    for entry in trace.steps:
-        yield reader.step(entry.number, trace.columns(entry.number), tail=entry.tail)
+    readers = {rank: FactsReader(trace, rank) for rank, trace in traces.items()}
+    waiting = {rank: deque(trace.steps) for rank, trace in traces.items()}
+    while numbers := [entries[0].number for entries in waiting.values() if entries]:
+        number = min(numbers)
+        group = []
+        for rank, entries in waiting.items():
+            if entries and entries[0].number == number:
+                tail = entries.popleft().tail
+                group.append(readers[rank].step(number, traces[rank].columns(number), tail=tail))
+        yield group
 
 
 def read_run(traces: Mapping[int, "Trace"]) -> Iterator[StepFacts]:
@@ -181,5 +188,5 @@ def read_run(traces: Mapping[int, "Trace"]) -> Iterator[StepFacts]:
     Raises:
         TraceFormatError: A step is damaged, or too long for one table.
     """
-    steps = (read_trace(trace, rank) for rank, trace in traces.items())
-    return heapq.merge(*steps, key=lambda facts: (facts.step, facts.rank))
+    for group in read_groups(traces):
+        yield from group

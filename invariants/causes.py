@@ -1,0 +1,62 @@
+"""Causes: findings put together, the earliest first, with what may follow from it counted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from traceparity.invariants.finding import Finding
+
+_FOLLOW = {
+    "data": ("data", "phase", "bounds"),
+    "hyperparameter": ("hyperparameter", "update", "bounds"),
+    "mode": ("mode", "randomness", "write", "bounds", "shape"),
+    "shape": ("shape", "bounds", "data"),
+    "update": ("update", "gradient", "write", "phase", "equality", "bounds"),
+    "gradient": ("gradient", "update", "write", "phase", "equality", "bounds"),
+    "phase": ("phase", "gradient", "update", "hyperparameter", "write", "equality", "bounds"),
+    "write": ("write", "update", "equality", "bounds"),
+    "equality": ("equality", "gradient", "bounds"),
+    "bounds": ("bounds", "update", "gradient", "write", "equality"),
+    "randomness": ("randomness", "equality", "bounds"),
+    "collective": ("collective", "equality", "gradient", "phase", "bounds"),
+}
+"""What may follow from a finding of a family, in its step or later: the parts of a step that use
+what the part before left. A missing part of the order is the last explanation of a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A finding, and those that may follow from it.
+
+    Attributes:
+        first: The earliest finding.
+        follow: Findings that may follow from it: the same one again, and others.
+        last_step: Step of the last one.
+    """
+
+    first: Finding
+    follow: tuple[Finding, ...]
+    last_step: int
+
+
+def causes_of(findings: Sequence[Finding]) -> list[Cause]:
+    """Group findings by cause, in the order of the run."""
+    groups: list[list[Finding]] = []
+    for finding in sorted(findings, key=_order):
+        for group in groups:
+            if finding.relation in _FOLLOW.get(group[0].relation, ()):
+                group.append(finding)
+                break
+        else:
+            groups.append([finding])
+    return [Cause(group[0], tuple(group[1:]), max(each.step for each in group)) for group in groups]
+
+
+def _order(finding: Finding) -> tuple[int, bool, int, int, int, str]:
+    return (
+        finding.step,
+        finding.relation == "phase",
+        finding.microbatch,
+        int(finding.phase),
+        finding.rank,
+        finding.invariant,
+    )

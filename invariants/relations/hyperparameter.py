@@ -1,0 +1,143 @@
+"""H, the hyperparameter law: options of optimizers, learning rates and their schedules."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from traceparity.invariants.facts import StepFacts
+from traceparity.invariants.template import Event, Plain, Template
+from traceparity.tracefmt.records import Phase
+
+_SWITCHES = frozenset(
+    {"foreach", "fused", "capturable", "differentiable", "initial_lr", "decoupled_weight_decay"}
+)
+"""Entries that choose an implementation or only remember."""
+
+VALUE = Template(
+    id="hyperparameter.value",
+    phase=Phase.OPTIMIZER,
+    noun="optimizer groups",
+    says="have the value {}",
+    fields=("optimizer", "option", "group"),
+    each=("optimizer", "option"),
+    needs=(Phase.OPTIMIZER,),
+    hint="the option was set to something else than in the reference",
+    shows="option",
+)
+FIRST_RATE = Template(
+    id="hyperparameter.first_rate",
+    phase=Phase.OPTIMIZER,
+    noun="optimizer groups at their first update",
+    says="use a learning rate of {}",
+    fields=("optimizer", "group"),
+    each=("optimizer",),
+    support=1,
+    needs=(Phase.OPTIMIZER,),
+    hint="look at the learning rate that the optimizer is made with, and at warm-up",
+    shows="lr",
+)
+RATE_KEPT = Template(
+    id="hyperparameter.rate_kept",
+    phase=Phase.OPTIMIZER,
+    noun="learning rates at an update",
+    says={
+        True: "are those that the optimizer or the scheduler left",
+        False: "were set by hand since",
+    },
+    needs=(Phase.OPTIMIZER, Phase.SCHEDULER, Phase.STATE),
+    hint="something beside the scheduler writes to param_groups",
+    shows="lr",
+)
+SCHEDULED = Template(
+    id="hyperparameter.scheduled",
+    phase=Phase.SCHEDULER,
+    noun="schedulers in a step",
+    says={0: "do not step", 1: "step once", 2: "step twice"},
+    fields=("epoch_end", "scheduler"),
+    scope=("scheduler",),
+    needs=(Phase.OPTIMIZER, Phase.SCHEDULER, Phase.DATA),
+    hint="look at where scheduler.step() is called: once an epoch, or once an update",
+    shows="step",
+)
+RATIO = Template(
+    id="hyperparameter.ratio",
+    phase=Phase.SCHEDULER,
+    noun="learning rates",
+    says="become {} times as large at a step of the scheduler",
+    fields=("scheduler", "settings"),
+    each=("scheduler", "settings"),
+    most_outcomes=2,
+    needs=(Phase.SCHEDULER,),
+    hint="look at the settings of the scheduler",
+    shows="lr",
+)
+
+
+class Observer:
+    """Options and learning rates."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[dict[str, Any], list[Event]]] = {}
+        self._started: set[str] = set()
+
+    def step(self, facts: StepFacts) -> Iterator[Event]:
+        """The events of a step."""
+        for group, rate in facts.rates_used.items():
+            yield from self._options(facts, group)
+            if group not in self._started:
+                self._started.add(group)
+                if facts.first or not facts.rates_before:
+                    yield Event(FIRST_RATE, self._of(facts, group), rate, component=group)
+            before = facts.rates_before.get(group)
+            if before is not None and not facts.gap:
+                seen = f"{before:g} was left, {rate:g} is used"
+                yield Event(RATE_KEPT, (), rate == before, component=group, seen=seen)
+        if facts.updated:
+            yield from _schedulers(facts)
+
+    def _of(self, facts: StepFacts, group: str) -> tuple[str, str]:
+        optimizer, _, number = group.partition(" ")
+        return facts.state.classes.get(optimizer, ""), number
+
+    def _options(self, facts: StepFacts, group: str) -> Iterator[Event]:
+        options = facts.state.hyperparameters.get(group, {})
+        told = self._told.get(group)
+        if told is None or told[0] != options:
+            kind, number = self._of(facts, group)
+            events = [
+                Event(VALUE, (kind, name, number), _plain(value), component=group, seen=str(value))
+                for name, value in options.items()
+                if name != "lr" and name not in _SWITCHES
+            ]
+            told = self._told[group] = dict(options), events
+        yield from told[1]
+
+
+def _schedulers(facts: StepFacts) -> Iterator[Event]:
+    ended = any(loader.startswith("loader[") for loader, _ in facts.pass_ends)
+    names = {
+        name.rpartition(".")[0] for name in facts.state.counters if name.endswith(".last_epoch")
+    }
+    for name in sorted(names):
+        kind = facts.state.classes.get(name, "")
+        yield Event(SCHEDULED, (ended, kind), facts.scheduler_steps.get(name, 0), component=name)
+    if len(names) == 1 and sum(facts.scheduler_steps.values()) == 1:
+        (name,) = names
+        settings = _plain(facts.state.settings.get(name))
+        context = facts.state.classes.get(name, ""), settings
+        for group, rate in facts.rates_after.items():
+            used = facts.rates_used.get(group)
+            if used:
+                # Twelve digits: a scheduler multiplies, and the last bits vary.
+                ratio = float(f"{rate / used:.12g}")
+                seen = f"{used:g} became {rate:g}"
+                yield Event(RATIO, context, ratio, component=group, seen=seen)
+
+
+def _plain(value: Any) -> Plain:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return json.dumps(value, sort_keys=True)
+
+
+TEMPLATES = (VALUE, FIRST_RATE, RATE_KEPT, SCHEDULED, RATIO)

@@ -19,6 +19,7 @@ from traceparity.tracefmt import framing
 from traceparity.tracefmt.codec import unpack_header
 from traceparity.tracefmt.errors import TraceFormatError, TraceparityError
 from traceparity.tracefmt.recovery import finish_file
+from traceparity.tracefmt.source import open_file
 
 VARIABLE = "TRACEPARITY_RECORD"
 """Holds, as JSON, what the recorder of a child process needs to know."""
@@ -181,11 +182,11 @@ def finish_traces(out: Path, status: int) -> list[str]:
 
 def _still_writing(path: Path) -> int | None:
     """The process that outlives the program, in the background, and writes to this trace."""
-    with path.open("rb") as stream:
-        if framing.footer_offset(stream) is not None:
+    with contextlib.closing(open_file(path)) as source:
+        if framing.footer_offset(source) is not None:
             return None
-        version, head = framing.read_beginning(stream)
-        header = unpack_header(framing.read_payload(stream, head), version)
+        version, head = framing.read_beginning(source)
+        header = unpack_header(framing.read_payload(source, head), version)
     process = int(header.process.get("pid", 0))
     return process if _runs(process) else None
 

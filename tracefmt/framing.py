@@ -10,7 +10,6 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import BinaryIO
 
 import xxhash
 import zstandard
@@ -23,6 +22,7 @@ from traceparity.tracefmt.errors import (
     TruncatedError,
     VersionError,
 )
+from traceparity.tracefmt.source import Source
 
 MAGIC = b"\x89TPT\r\n\x1a\n"
 """Begins every trace. Like PNG's: not text, and broken by any line-end conversion."""
@@ -150,7 +150,7 @@ class Compressor:
         return b"".join((head, _CHECK.pack(xxhash.xxh3_64_intdigest(head, offset)), stored))
 
 
-def read_head(stream: BinaryIO, offset: int) -> RecordHead | None:
+def read_head(source: Source, offset: int) -> RecordHead | None:
     """The head of the record at ``offset``; None at or after the end of the file.
 
     Raises:
@@ -158,16 +158,18 @@ def read_head(stream: BinaryIO, offset: int) -> RecordHead | None:
         ChecksumError: What lies there is no record, or its head is damaged.
         TraceFormatError: The record claims more than the limits.
     """
-    size = stream.seek(0, 2)
-    if offset >= size:
+    if offset >= source.size:
         return None
-    stream.seek(offset)
-    data = stream.read(HEAD_SIZE)
+    return _head_of(source.read_at(offset, HEAD_SIZE), offset, source.size)
+
+
+def _head_of(data: bytes, offset: int, size: int) -> RecordHead:
+    """The head that ``data`` begins with, read at ``offset`` of a file of ``size`` bytes."""
     if data[: len(SYNC)] != SYNC[: len(data)]:
         raise ChecksumError(offset)
     if len(data) < HEAD_SIZE:
         raise TruncatedError(offset)
-    head = _parsed(data, offset)
+    head = _parsed(data[:HEAD_SIZE], offset)
     if head is None:
         raise ChecksumError(offset)
     # A wrong length must not become an allocation, so it is checked before anything is read.
@@ -191,23 +193,44 @@ def _parsed(data: bytes, offset: int) -> RecordHead | None:
     return RecordHead(offset, kind, codec, length, raw_length, checksum)
 
 
-def read_stored(stream: BinaryIO, head: RecordHead) -> bytes:
+def read_chunk(source: Source, offset: int, length: int) -> tuple[RecordHead, memoryview]:
+    """The head of the chunk that the index places somewhere, and its payload as `read_stored`.
+
+    Raises:
+        TraceFormatError: No sound chunk of that length lies there.
+    """
+    if length > HEAD_SIZE + limits.MAX_CHUNK:
+        raise TraceFormatError(f"no such chunk lies at byte {offset}")
+    # One access for both, since the length is known: where the file is far away each one costs.
+    data = source.read_at(offset, length)
+    head = _head_of(data, offset, source.size)
+    if head.kind != RecordKind.CHUNK or head.end - offset != length:
+        raise TraceFormatError(f"no such chunk lies at byte {offset}")
+    stored = memoryview(data)[HEAD_SIZE:]
+    _check(stored, head)
+    return head, stored
+
+
+def read_stored(source: Source, head: RecordHead) -> memoryview:
     """The payload of a record as it lies in the file, its checksum verified.
 
     Raises:
         TruncatedError: The file ends inside it.
         ChecksumError: It was changed.
     """
-    stream.seek(head.offset + HEAD_SIZE)
-    stored = stream.read(head.length)
+    stored = memoryview(source.read_at(head.offset + HEAD_SIZE, head.length))
+    _check(stored, head)
+    return stored
+
+
+def _check(stored: memoryview, head: RecordHead) -> None:
     if len(stored) < head.length:
         raise TruncatedError(head.offset)
     if xxhash.xxh3_64_intdigest(stored) != head.checksum:
         raise ChecksumError(head.offset)
-    return stored
 
 
-def read_payload(stream: BinaryIO, head: RecordHead) -> bytes:
+def read_payload(source: Source, head: RecordHead) -> bytes:
     """The unpacked payload of a record.
 
     Raises:
@@ -215,33 +238,40 @@ def read_payload(stream: BinaryIO, head: RecordHead) -> bytes:
         ChecksumError: It was changed.
         TraceFormatError: It does not unpack to the length that it states.
     """
-    stored = read_stored(stream, head)
+    return unpacked(read_stored(source, head), head)
+
+
+def unpacked(stored: memoryview, head: RecordHead) -> bytes:
+    """The payload of a record from what lies in the file.
+
+    Raises:
+        TraceFormatError: It does not unpack to the length that the record states.
+    """
     if head.codec == _STORED and head.length == head.raw_length:
-        return stored
+        return bytes(stored)
     if head.codec != _ZSTD:
         raise TraceFormatError(f"the record at byte {head.offset} has an unknown codec")
     try:
         # The frame's own size is what gets allocated: it must be the one that was checked.
         if zstandard.frame_content_size(stored) == head.raw_length:
-            unpacked = zstandard.ZstdDecompressor().decompress(
+            payload = zstandard.ZstdDecompressor().decompress(
                 stored, max_output_size=head.raw_length, allow_extra_data=False
             )
-            if len(unpacked) == head.raw_length:
-                return unpacked
+            if len(payload) == head.raw_length:
+                return payload
     except zstandard.ZstdError as error:
         raise TraceFormatError(f"the record at byte {head.offset} does not unpack") from error
     raise TraceFormatError(f"the record at byte {head.offset} misstates its length")
 
 
-def read_beginning(stream: BinaryIO) -> tuple[tuple[int, int], RecordHead]:
+def read_beginning(source: Source) -> tuple[tuple[int, int], RecordHead]:
     """The format version, and the head of the header record.
 
     Raises:
         TraceFormatError: The file does not begin as a trace does.
     """
-    stream.seek(0)
-    version = check_prefix(stream.read(PREFIX_SIZE))
-    head = read_head(stream, PREFIX_SIZE)
+    version = check_prefix(source.read_at(0, PREFIX_SIZE))
+    head = read_head(source, PREFIX_SIZE)
     if head is None:
         raise TruncatedError(PREFIX_SIZE)
     if head.kind != RecordKind.HEADER:
@@ -249,23 +279,23 @@ def read_beginning(stream: BinaryIO) -> tuple[tuple[int, int], RecordHead]:
     return version, head
 
 
-def scan(stream: BinaryIO, offset: int) -> Iterator[RecordHead | Gap]:
+def scan(source: Source, offset: int) -> Iterator[RecordHead | Gap]:
     """Yield the head of each record from ``offset`` on, and the gaps between them.
 
     Payloads are neither read nor checked. A record of unknown kind is yielded as any other.
     """
-    end, after_footer = _end_of_records(stream), False
+    end, after_footer = _end_of_records(source), False
     while offset < end:
         if after_footer and end - offset < TRAILER_SIZE:
             yield Gap(offset, end, "the file ends inside its trailer", cut=True)
             return
         try:
-            head = read_head(stream, offset)
+            head = read_head(source, offset)
         except TruncatedError as error:
             yield Gap(offset, end, str(error), cut=True)
             return
         except TraceFormatError as error:
-            after = _next_record(stream, offset + 1, end)
+            after = _next_record(source, offset + 1, end)
             yield Gap(offset, after, str(error))
             offset = after
             continue
@@ -276,30 +306,28 @@ def scan(stream: BinaryIO, offset: int) -> Iterator[RecordHead | Gap]:
         offset, after_footer = head.end, head.kind == RecordKind.FOOTER
 
 
-def _end_of_records(stream: BinaryIO) -> int:
-    size = stream.seek(0, 2)
-    stream.seek(max(size - TRAILER_SIZE, 0))
-    return size - TRAILER_SIZE if stream.read(TRAILER_SIZE).endswith(END_MAGIC) else size
+def _end_of_records(source: Source) -> int:
+    size = source.size
+    last = source.read_at(max(size - TRAILER_SIZE, 0), TRAILER_SIZE)
+    return size - TRAILER_SIZE if last.endswith(END_MAGIC) else size
 
 
-def _next_record(stream: BinaryIO, offset: int, end: int) -> int:
+def _next_record(source: Source, offset: int, end: int) -> int:
     """Where the next record with a sound head begins; ``end`` where there is none."""
     for _ in range(limits.MAX_FALSE_STARTS):
-        at = _find_sync(stream, offset, end)
+        at = _find_sync(source, offset, end)
         if at is None:
             return end
-        stream.seek(at)
-        data = stream.read(HEAD_SIZE)
+        data = source.read_at(at, HEAD_SIZE)
         if len(data) == HEAD_SIZE and _parsed(data, at) is not None:
             return at
         offset = at + 1
     return end
 
 
-def _find_sync(stream: BinaryIO, offset: int, end: int) -> int | None:
+def _find_sync(source: Source, offset: int, end: int) -> int | None:
     while offset < end:
-        stream.seek(offset)
-        block = stream.read(min(_BLOCK, end - offset))
+        block = source.read_at(offset, min(_BLOCK, end - offset))
         if not block:
             return None
         at = block.find(SYNC)
@@ -315,11 +343,12 @@ def trailer_bytes(footer_offset: int) -> bytes:
     return _TRAILER.pack(footer_offset, END_MAGIC)
 
 
-def footer_offset(stream: BinaryIO) -> int | None:
+def footer_offset(source: Source) -> int | None:
     """Where the footer begins, by the trailer; None for a file that has none."""
-    size = stream.seek(0, 2)
-    if size < PREFIX_SIZE + TRAILER_SIZE:
+    if source.size < PREFIX_SIZE + TRAILER_SIZE:
         return None
-    stream.seek(size - TRAILER_SIZE)
-    offset, magic = _TRAILER.unpack(stream.read(TRAILER_SIZE))
+    trailer = source.read_at(source.size - TRAILER_SIZE, TRAILER_SIZE)
+    if len(trailer) < TRAILER_SIZE:
+        return None
+    offset, magic = _TRAILER.unpack(trailer)
     return int(offset) if magic == END_MAGIC else None

@@ -5,6 +5,7 @@ are byte strings that numpy views, so nothing in a payload takes more memory tha
 msgpack's own arrays, of which a few bytes can become a list of millions, are skipped unread.
 """
 
+import struct
 from typing import Any
 
 import msgpack
@@ -16,7 +17,7 @@ from traceparity.tracefmt.errors import TraceFormatError
 _MAX_KEYS = 256
 _MAX_MAPS = 64
 _MAX_DEPTH = 8
-_DAMAGE = (ValueError, TypeError, msgpack.UnpackException, RecursionError)
+_DAMAGE = (ValueError, TypeError, IndexError, struct.error, msgpack.UnpackException)
 
 
 class Fields:
@@ -62,8 +63,11 @@ class Fields:
 
     def data(self, name: str) -> bytes:
         """A byte string."""
+        return bytes(self._view(name))
+
+    def _view(self, name: str) -> memoryview:
         value = self._fields.get(name)
-        if type(value) is not bytes:
+        if type(value) is not memoryview:
             raise self.error(f"{name!r} is no byte string")
         return value
 
@@ -82,7 +86,7 @@ class Fields:
             dtype: Type of an item; may have a shape of its own.
             count: How many items there must be; None for as many as there are.
         """
-        value, item = self.data(name), np.dtype(dtype)
+        value, item = self._view(name), np.dtype(dtype)
         base, shape = item.subdtype or (item, ())
         length = len(value) // item.itemsize if count is None else count
         if len(value) != length * item.itemsize:
@@ -105,7 +109,7 @@ def unpack_map(payload: bytes, what: str) -> Fields:
     """
     reader = _Reader(payload)
     try:
-        if not _is_map(payload[:1]):
+        if not (payload and _is_map(payload[0])):
             raise ValueError("it is no map")
         fields = reader.map(0)
     except _DAMAGE as error:
@@ -115,47 +119,92 @@ def unpack_map(payload: bytes, what: str) -> Fields:
 
 
 class _Reader:
+    """Walks over a payload. Byte strings stay where they are: most of a payload is such."""
+
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
-        self._unpacker = msgpack.Unpacker(
-            raw=False, strict_map_key=True, max_buffer_size=max(len(payload), 1)
-        )
-        self._unpacker.feed(payload)
+        self._view = memoryview(payload)
+        self._at = 0
         self._maps_left = _MAX_MAPS
+        self._skipper: msgpack.Unpacker | None = None
 
     def map(self, depth: int) -> dict[str, Any]:
-        unpacker, payload = self._unpacker, self._payload
-        count = unpacker.read_map_header()
+        """The map that begins here.
+
+        Raises:
+            ValueError: It is none, or too large.
+            IndexError, struct.error: The payload ends inside it.
+        """
+        first = self._byte()
+        count = first & 0x0F if first & 0xF0 == 0x80 else self._number(_MAP[first])
         self._maps_left -= 1
         if count > _MAX_KEYS or depth > _MAX_DEPTH or self._maps_left < 0:
             raise ValueError("too many fields or maps")
         fields: dict[str, Any] = {}
         for _ in range(count):
-            if not _is_text(payload, unpacker.tell()):
+            name = self._value(depth)
+            if type(name) is not str:
                 raise ValueError("a field's name is no text")
-            name = unpacker.unpack()
-            at = unpacker.tell()
-            first = payload[at : at + 1]
-            if _is_map(first):
-                fields[name] = self.map(depth + 1)
-            elif first in _ARRAYS_AND_EXTENSIONS:
-                unpacker.skip()
-                fields[name] = None
-            else:
-                fields[name] = unpacker.unpack()
+            fields[name] = self._value(depth)
         return fields
 
+    def _value(self, depth: int) -> Any:
+        first = self._payload[self._at]
+        if _is_map(first):
+            return self.map(depth + 1)
+        if first in _ARRAYS_AND_EXTENSIONS:
+            return self._skip()
+        self._at += 1
+        if first in _BINARY:
+            return self._bytes(self._number(_BINARY[first]))
+        if first & 0xE0 == 0xA0:
+            return str(self._bytes(first & 0x1F), "utf-8")
+        if first in _TEXT:
+            return str(self._bytes(self._number(_TEXT[first])), "utf-8")
+        if first in _NUMBER:
+            return self._number(_NUMBER[first])
+        if first in _CONSTANT:
+            return _CONSTANT[first]
+        return first if first < 0x80 else first - 0x100
 
-def _is_map(first: bytes) -> bool:
-    return b"\x80" <= first <= b"\x8f" or first in (b"\xde", b"\xdf")
+    def _byte(self) -> int:
+        self._at += 1
+        return self._payload[self._at - 1]
+
+    def _number(self, kind: struct.Struct) -> Any:
+        (number,) = kind.unpack_from(self._payload, self._at)
+        self._at += kind.size
+        return number
+
+    def _bytes(self, length: int) -> memoryview:
+        found = self._view[self._at : self._at + length]
+        if len(found) < length:
+            raise ValueError("it ends too early")
+        self._at += length
+        return found
+
+    def _skip(self) -> None:
+        if self._skipper is None:
+            self._skipper = msgpack.Unpacker(max_buffer_size=max(len(self._payload), 1))
+            self._skipper.feed(self._payload)
+        self._skipper.read_bytes(self._at - self._skipper.tell())
+        self._skipper.skip()
+        self._at = self._skipper.tell()
 
 
-def _is_text(payload: bytes, at: int) -> bool:
-    first = payload[at : at + 1]
-    return b"\xa0" <= first <= b"\xbf" or first in (b"\xd9", b"\xda", b"\xdb")
+def _is_map(first: int) -> bool:
+    return first & 0xF0 == 0x80 or first in _MAP
 
 
+_U8, _U16, _U32 = struct.Struct(">B"), struct.Struct(">H"), struct.Struct(">I")
+_MAP = {0xDE: _U16, 0xDF: _U32}
+_BINARY = {0xC4: _U8, 0xC5: _U16, 0xC6: _U32}
+_TEXT = {0xD9: _U8, 0xDA: _U16, 0xDB: _U32}
+_NUMBER = {
+    first: struct.Struct(f">{kind}")
+    for first, kind in zip((*range(0xCA, 0xD0), *range(0xD0, 0xD4)), "fdBHIQbhiq", strict=True)
+}
+_CONSTANT = {0xC0: None, 0xC2: False, 0xC3: True}
 _ARRAYS_AND_EXTENSIONS = frozenset(
-    bytes([first])
-    for first in (*range(0x90, 0xA0), 0xDC, 0xDD, 0xC1, *range(0xC7, 0xCA), *range(0xD4, 0xD9))
+    (*range(0x90, 0xA0), 0xDC, 0xDD, 0xC1, *range(0xC7, 0xCA), *range(0xD4, 0xD9))
 )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 from traceparity.tracefmt import framing, limits
 from traceparity.tracefmt.codec import join_columns, unpack_chunk, unpack_columns, unpack_header
@@ -25,6 +25,7 @@ from traceparity.tracefmt.records import (
     StepEntry,
 )
 from traceparity.tracefmt.recovery import recover
+from traceparity.tracefmt.source import Source, open_file
 from traceparity.tracefmt.tables import Tables
 
 _RANK_FILE = re.compile(r"rank([0-9]{1,9})\.trace")
@@ -63,7 +64,7 @@ class Trace:
         lost: Numbers of the steps that are known to be lost by it.
     """
 
-    def __init__(self, path: Path, stream: BinaryIO, opened: _Opened) -> None:
+    def __init__(self, path: Path, source: Source, opened: _Opened) -> None:
         steps, tables = opened.steps, opened.tables
         self.path = path
         self.header = opened.header
@@ -78,7 +79,7 @@ class Trace:
         self.not_observed: list[NotObserved] = tables.not_observed
         self.damage = opened.damage
         self.lost = opened.lost
-        self._stream = stream
+        self._source = source
         self._tables = tables
         self._all_steps = steps
 
@@ -95,7 +96,7 @@ class Trace:
 
     def close(self) -> None:
         """Close the file."""
-        self._stream.close()
+        self._source.close()
 
     def columns(self, number: int) -> Columns:
         """The observations of a step as one table.
@@ -106,13 +107,13 @@ class Trace:
         """
         with self._locating(number):
             parts, size = [], 0
-            for head in self._chunk_heads(number):
+            for head, stored in self._chunks(number):
                 size += head.raw_length
                 if size > limits.MAX_STEP:
                     raise TraceFormatError(
                         f"it takes more than {limits.MAX_STEP} bytes; read it part by part"
                     )
-                parts.append(self._chunk(head))
+                parts.append(self._unpacked(head, stored))
             return join_columns(parts)
 
     def parts(self, number: int) -> Iterator[Columns]:
@@ -123,8 +124,8 @@ class Trace:
             TraceFormatError: The step is damaged.
         """
         with self._locating(number):
-            for head in self._chunk_heads(number):
-                yield self._chunk(head)
+            for head, stored in self._chunks(number):
+                yield self._unpacked(head, stored)
 
     def chunk(self, offset: int, length: int) -> Columns:
         """The observations in one chunk, by its place in `StepEntry.chunks`.
@@ -133,7 +134,7 @@ class Trace:
             TraceFormatError: The chunk is damaged.
         """
         with self._locating():
-            return self._chunk(self._chunk_head(offset, length))
+            return self._unpacked(*framing.read_chunk(self._source, offset, length))
 
     def verify_step(self, number: int) -> None:
         """See that a step's bytes are sound, without unpacking them.
@@ -143,24 +144,18 @@ class Trace:
             TraceFormatError: The step is damaged.
         """
         with self._locating():
-            for head in self._chunk_heads(number):
-                framing.read_stored(self._stream, head)
+            for _ in self._chunks(number):
+                pass
 
-    def _chunk_heads(self, number: int) -> Iterator[framing.RecordHead]:
+    def _chunks(self, number: int) -> Iterator[tuple[framing.RecordHead, memoryview]]:
         step = self._all_steps.find(number)
         if step is None:
             raise KeyError(number)
         for offset, length in step.chunks:
-            yield self._chunk_head(offset, length)
+            yield framing.read_chunk(self._source, offset, length)
 
-    def _chunk_head(self, offset: int, length: int) -> framing.RecordHead:
-        head = framing.read_head(self._stream, offset)
-        if head is None or head.kind != RecordKind.CHUNK or head.end - offset != length:
-            raise TraceFormatError(f"no such chunk lies at byte {offset}")
-        return head
-
-    def _chunk(self, head: framing.RecordHead) -> Columns:
-        _, fields = unpack_chunk(framing.read_payload(self._stream, head))
+    def _unpacked(self, head: framing.RecordHead, stored: memoryview) -> Columns:
+        _, fields = unpack_chunk(framing.unpacked(stored, head))
         return unpack_columns(fields, self._tables)
 
     def value(self, columns: Columns, row: int) -> bytes | None:
@@ -195,10 +190,10 @@ class Trace:
 
     def _value_records(self, offset: int, length: int) -> Iterator[bytes]:
         while length > 0:
-            head = framing.read_head(self._stream, offset)
+            head = framing.read_head(self._source, offset)
             if head is None or head.kind != RecordKind.VALUE or not 0 < head.raw_length <= length:
                 raise TraceFormatError(f"no value record lies at byte {offset}")
-            yield framing.read_payload(self._stream, head)
+            yield framing.read_payload(self._source, head)
             length -= head.raw_length
             offset = head.end
 
@@ -235,37 +230,37 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
     """
     path = Path(path)
     try:
-        stream: BinaryIO = open(path, "rb")  # noqa: SIM115 - the trace keeps it open
+        source = open_file(path)
     except FileNotFoundError:
         raise TraceNotFoundError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
         raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     try:
-        return Trace(path, stream, _read(stream))
+        return Trace(path, source, _read(source))
     except TraceFormatError as error:
-        stream.close()
+        source.close()
         # The message gets the path here: below this point nobody knows it.
         error.args = (f"{path}: {error}",)
         raise
     except OSError as error:
-        stream.close()
+        source.close()
         raise TraceError(f"{path}: {error.strerror or error}") from error
     except BaseException:
-        stream.close()
+        source.close()
         raise
 
 
-def _read(stream: BinaryIO) -> _Opened:
-    version = framing.check_prefix(stream.read(framing.PREFIX_SIZE))
+def _read(source: Source) -> _Opened:
+    version = framing.check_prefix(source.read_at(0, framing.PREFIX_SIZE))
     lost_footer, lost_header = "", ""
     found: tuple[Footer, Tables] | None = None
     try:
-        found = _footer(stream)
+        found = _footer(source)
     except TraceFormatError as error:
         lost_footer = f"damaged: {error}; the index was rebuilt from the steps"
     try:
-        _, head = framing.read_beginning(stream)
-        header = unpack_header(framing.read_payload(stream, head), version)
+        _, head = framing.read_beginning(source)
+        header = unpack_header(framing.read_payload(source, head), version)
     except TraceFormatError as error:
         if found is None:
             raise
@@ -276,22 +271,22 @@ def _read(stream: BinaryIO) -> _Opened:
         complete = footer.complete and not lost_header
         reason = lost_header or footer.reason
         return _Opened(header, footer.steps, tables, complete, reason)
-    recovered = recover(stream, head.end)
+    recovered = recover(source, head.end)
     reason = recovered.reason if recovered.lost or not lost_footer else lost_footer
     return _Opened(
         header, recovered.steps, recovered.tables, False, reason, recovered.damage, recovered.lost
     )
 
 
-def _footer(stream: BinaryIO) -> tuple[Footer, Tables] | None:
-    offset = framing.footer_offset(stream)
+def _footer(source: Source) -> tuple[Footer, Tables] | None:
+    offset = framing.footer_offset(source)
     if offset is None:
         return None
-    head = framing.read_head(stream, offset)
-    end = stream.seek(0, 2) - framing.TRAILER_SIZE
+    head = framing.read_head(source, offset)
+    end = source.size - framing.TRAILER_SIZE
     if head is None or head.kind != RecordKind.FOOTER or head.end != end:
         raise TraceFormatError(f"no index lies at byte {offset}")
-    payload = framing.read_payload(stream, head)
+    payload = framing.read_payload(source, head)
     return unpack_footer(payload, framing.PREFIX_SIZE + framing.HEAD_SIZE, offset)
 
 

@@ -7,7 +7,6 @@ well, unless they need names that went with the damaged one.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from traceparity.tracefmt import framing, limits, tables
 from traceparity.tracefmt.codec import ChunkInfo, unpack_chunk, unpack_columns
@@ -17,6 +16,7 @@ from traceparity.tracefmt.index import Footer, IndexBuilder, Steps, pack_footer
 from traceparity.tracefmt.payload import Fields
 from traceparity.tracefmt.phase_digest import HASHED, SiteColumns
 from traceparity.tracefmt.records import Columns, Damage
+from traceparity.tracefmt.source import Source, StreamSource
 from traceparity.tracefmt.tables import AT_FIRST, Tables
 
 CUT_OFF = "the recording was cut off before it could finish"
@@ -62,17 +62,17 @@ def numbers(steps: Sequence[int], most: int = 10) -> str:
     return ", ".join(map(str, steps[:most])) + (f" and {more} more" if more > 0 else "")
 
 
-def recover(stream: BinaryIO, offset: int) -> Recovered:
+def recover(source: Source, offset: int) -> Recovered:
     """Rebuild the index from the records at ``offset`` and after."""
     rebuilding, end, cut = _Rebuilding(), offset, False
-    for found in framing.scan(stream, offset):
+    for found in framing.scan(source, offset):
         if isinstance(found, Gap):
             cut = found.cut
             if not cut:
                 rebuilding.damaged(found.offset, found.end, found.reason)
             continue
         if found.kind == RecordKind.CHUNK:
-            rebuilding.chunk(stream, found)
+            rebuilding.chunk(source, found)
         if found.kind != RecordKind.FOOTER:
             end = found.end
     return Recovered(
@@ -100,10 +100,10 @@ class _Rebuilding:
         """Take note of bytes that are no sound record."""
         self.damage.append(Damage(offset, end, reason))
 
-    def chunk(self, stream: BinaryIO, head: RecordHead) -> None:
+    def chunk(self, source: Source, head: RecordHead) -> None:
         """Take in the chunk at ``head``."""
         try:
-            info, fields = unpack_chunk(framing.read_payload(stream, head))
+            info, fields = unpack_chunk(framing.read_payload(source, head))
             self._extend(fields.fields("tables"))
             columns = unpack_columns(fields, self.tables)
             self._check_order(info)
@@ -165,11 +165,12 @@ def finish_file(path: str | os.PathLike[str], reason: str) -> bool:
         OSError: The file cannot be changed.
     """
     with open(path, "r+b") as stream:
-        if framing.footer_offset(stream) is not None:
+        source = StreamSource(stream)
+        if framing.footer_offset(source) is not None:
             return False
-        _, head = framing.read_beginning(stream)
-        header = framing.read_payload(stream, head)
-        found = recover(stream, head.end)
+        _, head = framing.read_beginning(source)
+        header = framing.read_payload(source, head)
+        found = recover(source, head.end)
         if found.damage:
             return False
         footer = Footer(found.steps, False, reason, found.steps.content_digest(), header)

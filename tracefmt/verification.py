@@ -1,9 +1,9 @@
 """Verification: reads all of a file, and says what of it is lost."""
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 from traceparity.tracefmt import framing
 from traceparity.tracefmt.errors import ForeignFileError, TraceFormatError, VersionError
@@ -13,6 +13,7 @@ from traceparity.tracefmt.phase_digest import HASHED, PhaseDigests, SiteColumns
 from traceparity.tracefmt.plain import decode_plain
 from traceparity.tracefmt.reader import Trace, open_trace
 from traceparity.tracefmt.records import Columns, Damage, Flag, Kind, StepEntry
+from traceparity.tracefmt.source import Source, open_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ def verify(path: str | os.PathLike[str]) -> Verdict:
     except TraceFormatError as error:
         reason = str(error).removeprefix(f"{path}: ")
         trace = None
-    with open(path, "rb") as stream:
-        verification = _Verification(stream)
+    with contextlib.closing(open_file(path)) as source:
+        verification = _Verification(source)
         verification.records()
         if trace is None:
             return verification.verdict(path, reason)
@@ -88,9 +89,9 @@ class _Found:
 class _Verification:
     """Gathers damage, by where it begins."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._size = stream.seek(0, 2)
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._size = source.size
         self._damage: dict[int, _Found] = {}
         self._records = 0
         self._lost: set[int] = set()
@@ -117,17 +118,16 @@ class _Verification:
 
     def records(self) -> None:
         """Check that the file is records from end to end, and the payload of each."""
-        self._stream.seek(0)
         try:
-            framing.check_prefix(self._stream.read(framing.PREFIX_SIZE))
+            framing.check_prefix(self._source.read_at(0, framing.PREFIX_SIZE))
         except TraceFormatError as error:
             self._note(0, min(framing.PREFIX_SIZE, self._size), str(error))
-        for found in framing.scan(self._stream, framing.PREFIX_SIZE):
+        for found in framing.scan(self._source, framing.PREFIX_SIZE):
             if isinstance(found, Gap):
                 self._note(found.offset, found.end, found.reason)
                 continue
             try:
-                framing.read_payload(self._stream, found)
+                framing.read_payload(self._source, found)
                 self._records += 1
             except TraceFormatError as error:
                 self._note(found.offset, found.end, str(error))
@@ -185,18 +185,18 @@ class _Verification:
             if offset in self._damage:
                 self._damage[offset].steps.add(step)
                 return
-            head = framing.read_head(self._stream, offset)
+            head = framing.read_head(self._source, offset)
             if head is None or head.kind != RecordKind.VALUE or not 0 < head.raw_length <= length:
                 raise TraceFormatError(f"no value record lies at byte {offset}")
             length -= head.raw_length
             offset = head.end
 
     def _footer(self, trace: Trace) -> None:
-        offset, end = framing.footer_offset(self._stream), self._size - framing.TRAILER_SIZE
+        offset, end = framing.footer_offset(self._source), self._size - framing.TRAILER_SIZE
         if offset is None:
             return
         try:
-            head = framing.read_head(self._stream, offset)
+            head = framing.read_head(self._source, offset)
         except TraceFormatError:
             head = None
         if head is None or head.kind != RecordKind.FOOTER or head.end != end:
@@ -204,7 +204,7 @@ class _Verification:
                 self._note(end, self._size, f"it points to byte {offset}, where no index lies")
             return
         try:
-            footer, _ = unpack_footer(framing.read_payload(self._stream, head), 0, offset)
+            footer, _ = unpack_footer(framing.read_payload(self._source, head), 0, offset)
         except TraceFormatError as error:
             self._note(offset, end, str(error))
             return

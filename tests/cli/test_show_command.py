@@ -1,5 +1,6 @@
 """``tp-show`` as a user meets it."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ from trace_story import Seen, Step, sample, scalar, write, write_step
 from traceparity.cli.show import main
 from traceparity.tracefmt import framing
 from traceparity.tracefmt.records import Flag, Header, Phase
+from traceparity.tracefmt.source import open_file
 from traceparity.tracefmt.writer import Writer
 
 ROOT = Path(__file__).parents[2]
@@ -58,8 +60,8 @@ def trace(tmp_path):
 
 def damage(path, kind, number=0):
     """Flip a bit at the end of a record."""
-    with open(path, "rb") as stream:
-        heads = [head for head in framing.scan(stream, 16) if head.kind == kind]
+    with contextlib.closing(open_file(path)) as source:
+        heads = [head for head in framing.scan(source, 16) if head.kind == kind]
     data = bytearray(path.read_bytes())
     data[heads[number].end - 1] ^= 1
     path.write_bytes(data)

@@ -1,5 +1,6 @@
 """Files with sound checksums and wrong contents: an attacker can compute checksums as we can."""
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from traceparity.tracefmt.errors import TraceFormatError
 from traceparity.tracefmt.framing import RecordKind
 from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Header
+from traceparity.tracefmt.source import open_file
 
 Payload = dict[str, Any]
 Change = Callable[[Payload], Any]
@@ -44,11 +46,11 @@ def trace_of(records: list[tuple[int, bytes]], *, footer: bytes | None = None) -
 
 
 def payloads(path: Path) -> Iterator[tuple[framing.RecordHead, Payload]]:
-    with open(path, "rb") as stream:
-        for head in framing.scan(stream, 16):
+    with contextlib.closing(open_file(path)) as source:
+        for head in framing.scan(source, 16):
             assert isinstance(head, framing.RecordHead)
             if head.kind in (RecordKind.CHUNK, RecordKind.FOOTER):
-                yield head, msgpack.unpackb(framing.read_payload(stream, head))
+                yield head, msgpack.unpackb(framing.read_payload(source, head))
 
 
 def rewritten(sound: list[tuple[framing.RecordHead, Payload]], kind: int, change: Change) -> bytes:

@@ -1,5 +1,6 @@
 """A file that ends anywhere gives everything that was flushed before."""
 
+import contextlib
 import itertools
 
 import pytest
@@ -10,6 +11,7 @@ from traceparity.tracefmt.errors import TraceFormatError, TruncatedError
 from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Header
 from traceparity.tracefmt.recovery import CUT_OFF, finish_file
+from traceparity.tracefmt.source import open_file
 from traceparity.tracefmt.writer import Writer
 
 STORY = [
@@ -29,8 +31,8 @@ def test_a_cut_trace_gives_every_step_that_ends_before_the_cut(tmp_path):
         ends.append(writer.bytes_written)
     writer.close()
     data = path.read_bytes()
-    with open(path, "rb") as stream:
-        _, header = framing.read_beginning(stream)
+    with contextlib.closing(open_file(path)) as source:
+        _, header = framing.read_beginning(source)
 
     for cut in range(len(data)):
         path.write_bytes(data[:cut])
@@ -110,8 +112,8 @@ def test_finishing_a_cut_file_gives_it_an_index(tmp_path, opened):
     """Cut at any byte, the file is then opened by its index, and nothing of it is lost."""
     path = write(tmp_path / "a.trace", STORY)
     data = path.read_bytes()
-    with open(path, "rb") as stream:
-        _, header = framing.read_beginning(stream)
+    with contextlib.closing(open_file(path)) as source:
+        _, header = framing.read_beginning(source)
 
     for cut in itertools.chain(range(header.end, len(data), 7), [len(data) - 1]):
         path.write_bytes(data[:cut])
@@ -141,8 +143,8 @@ def test_finishing_leaves_sound_and_damaged_files_alone(tmp_path):
     sound = write(tmp_path / "a.trace", STORY)
     damaged = tmp_path / "b.trace"
     data = bytearray(sound.read_bytes()[:-20])
-    with open(sound, "rb") as stream:
-        chunk = next(each for each in framing.scan(stream, 16) if each.kind == 2)
+    with contextlib.closing(open_file(sound)) as source:
+        chunk = next(each for each in framing.scan(source, 16) if each.kind == 2)
     data[chunk.end - 1] ^= 1
     damaged.write_bytes(data)
     before = sound.read_bytes(), damaged.read_bytes()

@@ -1,5 +1,6 @@
 """A flipped bit is detected, located and reported, and never misread."""
 
+import contextlib
 import random
 
 import pytest
@@ -11,6 +12,7 @@ from traceparity.tracefmt.framing import Gap, RecordKind
 from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Flag, Header, Kind, Phase
 from traceparity.tracefmt.recovery import CUT_OFF
+from traceparity.tracefmt.source import open_file
 from traceparity.tracefmt.writer import Writer
 
 SMALL = [
@@ -21,8 +23,8 @@ SMALL = [
 
 def records(path):
     """The heads of a trace's records."""
-    with open(path, "rb") as stream:
-        found = list(framing.scan(stream, framing.PREFIX_SIZE))
+    with contextlib.closing(open_file(path)) as source:
+        found = list(framing.scan(source, framing.PREFIX_SIZE))
     assert not any(isinstance(each, Gap) for each in found)
     return found
 

@@ -1,5 +1,6 @@
 """`docs/format.md` says what the code does, its examples are true and its reader reads."""
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from traceparity.tracefmt.index import STEP
 from traceparity.tracefmt.phase_digest import site_hash
 from traceparity.tracefmt.records import Flag, Header, Kind, Phase, Site
 from traceparity.tracefmt.rows import ROW, scalar_bytes, scalar_digest
+from traceparity.tracefmt.source import open_file
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 GOLDEN = Path(__file__).parent / "golden" / "v1.0-complete.trace"
@@ -54,11 +56,11 @@ def test_the_columns_are_those_of_the_code(title, dtype):
 def test_every_key_is_described(tmp_path, title, kind):
     path = write(tmp_path / "a.trace", sample(1), header=Header(program="x"))
     keys = set()
-    with open(path, "rb") as stream:
-        for head in framing.scan(stream, framing.PREFIX_SIZE):
+    with contextlib.closing(open_file(path)) as source:
+        for head in framing.scan(source, framing.PREFIX_SIZE):
             if head.kind == 3:
                 continue
-            payload = msgpack.unpackb(framing.read_payload(stream, head))
+            payload = msgpack.unpackb(framing.read_payload(source, head))
             if head.kind == kind:
                 keys |= set(payload)
             elif kind is None and "tables" in payload:

@@ -16,6 +16,7 @@ from traceparity.tracefmt.errors import (
 )
 from traceparity.tracefmt.framing import RecordKind
 from traceparity.tracefmt.records import Header
+from traceparity.tracefmt.source import open_file
 from traceparity.tracefmt.verification import verify
 from traceparity.tracefmt.writer import Writer
 
@@ -27,8 +28,8 @@ STORY = [
 
 
 def records(path):
-    with open(path, "rb") as stream:
-        return list(framing.scan(stream, framing.PREFIX_SIZE))
+    with contextlib.closing(open_file(path)) as source:
+        return list(framing.scan(source, framing.PREFIX_SIZE))
 
 
 def flip(path, at):

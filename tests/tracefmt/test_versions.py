@@ -1,5 +1,6 @@
 """A newer minor version is readable, a newer major version is a clear error."""
 
+import contextlib
 import struct
 
 import msgpack
@@ -12,6 +13,7 @@ from traceparity.tracefmt import framing
 from traceparity.tracefmt.errors import ChecksumError, VersionError
 from traceparity.tracefmt.framing import RecordKind
 from traceparity.tracefmt.reader import open_trace
+from traceparity.tracefmt.source import open_file
 
 NEW = {"new_list": [1, [2, {"a": [3] * 100}]], "new_map": {"deep": {"er": b"x"}}}
 
@@ -48,9 +50,9 @@ def newer_trace(tmp_path):
 
 
 def _header(path):
-    with open(path, "rb") as stream:
-        _, head = framing.read_beginning(stream)
-        return msgpack.unpackb(framing.read_payload(stream, head))
+    with contextlib.closing(open_file(path)) as source:
+        _, head = framing.read_beginning(source)
+        return msgpack.unpackb(framing.read_payload(source, head))
 
 
 @pytest.mark.parametrize("cut", [False, True])

@@ -1,0 +1,55 @@
+"""Where the bytes of a trace come from: the one seam between the format and the place of a file."""
+
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+
+class Source(Protocol):
+    """Gives any stretch of a file.
+
+    Attributes:
+        size: Length of the file in bytes when it was opened.
+    """
+
+    size: int
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """``size`` bytes from ``offset`` on; fewer where the file ends before."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class StreamSource:
+    """Reads from a stream that can be read from any place."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.size = stream.seek(0, 2)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """``size`` bytes from ``offset`` on; fewer where the file ends before."""
+        self._stream.seek(offset)
+        return self._stream.read(size)
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+
+
+def open_file(path: Path) -> StreamSource:
+    """A file of this machine.
+
+    Raises:
+        OSError: It cannot be opened, or not be read from any place, as a pipe.
+        ValueError: The path is none.
+    """
+    # Unbuffered: a trace is read by whole records, so that a buffer would only be a further copy.
+    stream: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115 - the source keeps it open
+    try:
+        return StreamSource(stream)
+    except BaseException:
+        stream.close()
+        raise

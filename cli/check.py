@@ -12,8 +12,9 @@ from traceparity.cli.outputs import FORMATS, parse_output, wants_colour, write_r
 from traceparity.tracefmt.errors import TraceparityError
 
 if TYPE_CHECKING:
-    from traceparity.differ.check import CheckResult
     from traceparity.differ.policy import Policy
+    from traceparity.invariants.invariant import Invariant
+    from traceparity.verify.run_verdict import RunVerdict
 
 _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_padding")
 
@@ -29,6 +30,12 @@ _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_pa
     "--count", type=click.Choice(["trained", "fetched"]), help="Which batches (default: trained)."
 )
 @click.option("--padding", type=click.IntRange(min=0), metavar="N", help="Surplus of each scope.")
+@click.option(
+    "--invariants", type=click.Path(path_type=Path), help="What tp-infer learned from good runs."
+)
+@click.option(
+    "--accept", multiple=True, metavar="ID=REASON", help="Record a deviation as deliberate."
+)
 @click.option("--allow-nonfinite", is_flag=True, help="Infinities and NaNs are no violations.")
 @click.option("--ignore", multiple=True, metavar="GLOB", help="Sites where anything may be.")
 @click.option(
@@ -40,29 +47,37 @@ _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_pa
 def check(
     trace: tuple[Path, ...],
     formats: tuple[str, ...],
+    invariants: Path | None,
+    accept: tuple[str, ...],
     allow_nonfinite: bool,
     allow_abstain: bool,
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Judge one run by itself: the samples that it saw, and values that are not finite.
+    """Judge one run: its samples, values that are not finite, what good runs always keep.
 
     TRACE is what tp-record wrote: a .trace file, or a folder with one for each process. A run that
     stopped and went on may be given in several segments.
 
     Exit status: 0 PASS, 1 FAIL, 2 ERROR, 3 ABSTAIN.
     """
-    from traceparity.differ.check import check_error, check_run
     from traceparity.differ.policy import Policy
+    from traceparity.verify.run_verdict import judge_run, verdict_on_error
 
     outputs = [parse_output(text) for text in formats] or [("text", None)]
     policy: Policy = Policy()
     try:
         policy = _policy(options)
-        result = check_run(trace, policy, finite=not allow_nonfinite)
+        result = judge_run(
+            trace,
+            policy,
+            finite=not allow_nonfinite,
+            invariants=_invariants(invariants, accept),
+            file=invariants,
+        )
     except TraceparityError as error:
         click.echo(f"tp-check: {error}", err=True)
-        result = check_error(str(error), trace, policy)
+        result = verdict_on_error(str(error), trace, policy)
         # There is nothing to print, but a file that was asked for says so too.
         outputs = [output for output in outputs if output[1]]
     for format_name, path in outputs:
@@ -79,16 +94,30 @@ def _policy(options: dict[str, Any]) -> "Policy":
     return with_coverage_options(policy, **{name: options[name] for name in names})
 
 
-def _render(result: "CheckResult", name: str, path: Path | None, *, verbose: bool) -> str:
+def _invariants(file: Path | None, accept: tuple[str, ...]) -> "list[Invariant]":
+    if file is None:
+        if accept:
+            raise click.UsageError("--accept needs the file that it is recorded in: --invariants")
+        return []
+    from traceparity.invariants.file import accepted, read_invariants, write_invariants
+
+    found = read_invariants(file)
+    if accept:
+        found = accepted(found, accept)
+        write_invariants(file, found)
+    return found
+
+
+def _render(result: "RunVerdict", name: str, path: Path | None, *, verbose: bool) -> str:
     if name == "json":
-        from traceparity.differ.check_json import as_json
+        from traceparity.verify.verdict_json import as_json
 
         return as_json(result)
     if name in ("junit", "github"):
-        from traceparity.differ.check_ci import as_github, as_junit
+        from traceparity.verify.verdict_ci import as_github, as_junit
 
         return as_junit(result) if name == "junit" else as_github(result)
-    from traceparity.differ.check_text import as_text
+    from traceparity.verify.verdict_text import as_text
 
     return as_text(result, colour=wants_colour(path), verbose=verbose)
 

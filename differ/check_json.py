@@ -1,19 +1,12 @@
 """The JSON result of a check of one run: the shape of a comparison's, as far as it makes sense."""
 
-import json
 from typing import Any
 
 from traceparity._version import __version__
 from traceparity.differ.check import CheckResult
 from traceparity.differ.coverage_json import coverage_data
 from traceparity.differ.nonfinite import NonFinite
-from traceparity.differ.report_json import SCHEMA_VERSION, jsonable, observation_data, run_data
-
-
-def as_json(result: CheckResult) -> str:
-    """The result as JSON text."""
-    data = jsonable(as_dict(result))
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+from traceparity.differ.report_json import SCHEMA_VERSION, observation_data, run_data
 
 
 def as_dict(result: CheckResult) -> dict[str, Any]:

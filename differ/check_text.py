@@ -3,24 +3,21 @@
 from traceparity.differ.check import CheckResult
 from traceparity.differ.describe import describe
 from traceparity.differ.nonfinite import NonFinite
-from traceparity.differ.report_layout import Paint, bullets, headline, painter, section
+from traceparity.differ.report_layout import Paint, bullets, section
 from traceparity.differ.report_text import coverage_section, not_observed_section
 
 _SHOWN = 6
 
 
-def as_text(result: CheckResult, *, colour: bool = False, verbose: bool = False) -> str:
-    """The report; ``verbose`` leaves nothing out."""
-    paint = painter(colour=colour)
+def sections(result: CheckResult, paint: Paint, *, verbose: bool = False) -> list[list[str]]:
+    """The report without its headline; ``verbose`` leaves nothing out."""
     coverage = result.coverage
-    sections = [
-        headline(result.outcome, result.reason, paint),
+    return [
         _violations(result, paint, verbose=verbose),
         coverage_section(coverage, paint, verbose=verbose) if coverage else [],
         section("Notes", result.notes, paint),
         not_observed_section(result.not_observed, paint, verbose=verbose),
     ]
-    return "\n".join("\n".join(lines) + "\n" for lines in sections if lines)
 
 
 def _violations(result: CheckResult, paint: Paint, *, verbose: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,27 @@ def _invariant(line: str) -> Invariant:
         accepted=said.accepted,
         id=said.id,
     )
+
+
+def accepted(found: Sequence[Invariant], said: Iterable[str]) -> list[Invariant]:
+    """The invariants, some with the reason for which deviations are deliberate.
+
+    Args:
+        found: The invariants.
+        said: Texts ``ID=REASON``.
+
+    Raises:
+        InvariantError: A text has no reason, or names no invariant.
+    """
+    reasons: dict[str, str] = {}
+    for text in said:
+        name, _, reason = text.partition("=")
+        if not reason.strip():
+            raise InvariantError(f"accept {text!r}: give the id and the reason, as ID=REASON")
+        if all(each.id != name for each in found):
+            raise InvariantError(f"accept {text!r}: the file has no invariant {name}")
+        reasons[name] = reason.strip()
+    return [replace(each, accepted=reasons.get(each.id, each.accepted)) for each in found]
 
 
 def merged(files: Sequence[Sequence[Invariant]]) -> list[Invariant]:

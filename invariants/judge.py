@@ -48,19 +48,23 @@ class Judge:
     """
 
     def __init__(self, invariants: Sequence[Invariant]) -> None:
-        families = tuple(dict.fromkeys(each.relation for each in invariants))
-        known = templates(families)
+        self._families = tuple(dict.fromkeys(each.relation for each in invariants))
+        known = templates(self._families)
         self._rules: dict[str, list[_Rule]] = {}
         for each in invariants:
             template = known[each.template]
             rule = _Rule(each, template, placed(each, template))
             self._rules.setdefault(each.template, []).append(rule)
-        self._observers = Observers(families)
+        self._observers = Observers(self._families)
         self._judged: dict[object, tuple[list[_Rule], list[_Rule]]] = {}
         self._events: dict[str, int] = {each.id: 0 for each in invariants}
         self._contexts: dict[str, set[tuple[Plain, ...]]] = {}
         self._view: View | None = None
         self.accepted: dict[str, int] = {}
+
+    def begin_segment(self) -> None:
+        """What follows is read from other traces, in which the run went on."""
+        self._observers = Observers(self._families)
 
     def step(self, facts: StepFacts) -> Iterator[Finding]:
         """Judge a step of one process."""
@@ -197,18 +201,3 @@ def _seen(template: Template, event: Event) -> str:
         return event.seen or f"{event.outcome}"
     said = template.say(event.outcome)
     return f"{said} ({event.seen})" if event.seen and event.seen not in said else said
-
-
-def judge_all(
-    invariants: Sequence[Invariant], groups: Iterable[Sequence[StepFacts]]
-) -> tuple[list[Finding], Judge]:
-    """Judge a whole run: its findings in order, and the judge, which knows the rest."""
-    judge = Judge(invariants)
-    found: list[Finding] = []
-    for group in groups:
-        for facts in group:
-            found += judge.step(facts)
-        found += judge.ranks(group)
-    found += judge.end()
-    found.sort(key=lambda each: each.order)
-    return found, judge

@@ -9,11 +9,13 @@ import pytest
 from sampled import epoch, write_rank
 from synthetic import Run, Step, write_trace
 
-from traceparity.differ import check_json, check_text
+from traceparity.differ import check_json
 from traceparity.differ.check import CheckResult, check_run
 from traceparity.differ.policy import Coverage, Policy, Rule
 from traceparity.differ.result import Outcome
 from traceparity.tracefmt.records import Flag, Kind, Phase
+from traceparity.verify.run_verdict import RunVerdict
+from traceparity.verify.verdict_text import as_text
 
 PASS, FAIL, ABSTAIN = Outcome.PASS, Outcome.FAIL, Outcome.ABSTAIN
 WIDE = (9, 3)
@@ -232,7 +234,8 @@ def test_the_json_result_has_the_shape_of_a_comparisons(check):
 
 
 def test_the_text_report_leads_with_the_place(check):
-    text = check_text.as_text(check(put(1, "gradient:head.weight:grad", np.nan)))
+    result = check(put(1, "gradient:head.weight:grad", np.nan))
+    text = as_text(RunVerdict(result.outcome, result.reason, result))
 
     assert text.startswith("FAIL  Gradient:head.weight:grad has 1 non-finite value in step 1")
     assert "Non-finite values" in text

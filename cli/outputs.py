@@ -40,3 +40,19 @@ def write_report(text: str, path: Path | None) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+
+
+def write_summary(text: str) -> None:
+    """Add a summary in Markdown to the page of the workflow's run, where GitHub Actions runs us.
+
+    Raises:
+        ClickException: It cannot be written.
+    """
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with open(path, "a", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error

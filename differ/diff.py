@@ -60,7 +60,12 @@ class _Findings:
 
 
 def diff_runs(
-    reference: Path, targets: Sequence[Path], policy: Policy, repeat: Path | None = None
+    reference: Path,
+    targets: Sequence[Path],
+    policy: Policy,
+    repeat: Path | None = None,
+    *,
+    prefix: bool = False,
 ) -> DiffResult:
     """Compare a target run, in one segment or several, with a reference run.
 
@@ -69,6 +74,8 @@ def diff_runs(
         targets: The segments of the target in order; each goes on where the one before stopped.
         policy: The declared relation.
         repeat: A second reference run; where both references disagree nothing can be judged.
+        prefix: Whether the policy's resume is that of the second segment, while the first one
+            begins where the reference does.
 
     Raises:
         TraceError: A trace cannot be used.
@@ -79,16 +86,18 @@ def diff_runs(
         findings = _Findings()
         offsets = []
         for number, segment in enumerate(segments):
-            declared = policy if number == 0 else _as_resume(policy)
+            declared = _declared(policy, number, prefix=prefix)
             findings.offsets = {}
             _compare(findings, run, segment, declared, (number, len(segments)))
             offsets.append(findings.offsets)
         _judge_parts(findings, run)
         paths = str(reference), " ".join(str(target) for target in targets)
         result = _result(findings, run, segments, paths, policy)
+        if prefix:
+            result = replace(result, alignment=_seam(findings, policy))
         coverage = judge_target(policy, run, segments, offsets)
     if repeat is not None:
-        result = _with_repeat(result, diff_runs(reference, [repeat], _as_start(policy)), repeat)
+        result = _with_repeat(result, diff_runs(reference, [repeat], as_start(policy)), repeat)
     return with_coverage(result, coverage)
 
 
@@ -114,11 +123,18 @@ def error_result(
     )
 
 
-def _as_resume(policy: Policy) -> Policy:
-    return replace(policy, align=replace(policy.align, kind="resume", step_offset=None))
+def _declared(policy: Policy, number: int, *, prefix: bool) -> Policy:
+    """The relation of one segment: each after the first resumes the one before it."""
+    align = policy.align
+    if prefix and number == 0:
+        return replace(policy, align=replace(align, kind="start", step_offset=None))
+    if number == int(prefix):
+        return policy
+    return replace(policy, align=replace(align, kind="resume", step_offset=None))
 
 
-def _as_start(policy: Policy) -> Policy:
+def as_start(policy: Policy) -> Policy:
+    """The relation of two equal runs that the policy of unequal ones implies."""
     align = replace(policy.align, kind="start", step_offset=None, rename=())
     return replace(policy, align=align, coverage=None)
 
@@ -284,6 +300,14 @@ def _alignment(findings: _Findings, policy: Policy) -> Alignment:
     if not aligned:
         return Alignment(policy.align.kind, policy.align.step_offset, "declared")
     return Alignment(policy.align.kind, aligned[0].offset, aligned[0].how)
+
+
+def _seam(findings: _Findings, policy: Policy) -> Alignment:
+    """Where the second segment was found to go on."""
+    begins = next((parts.begins for parts in findings.parts.values()), [])
+    if len(begins) < 2:
+        return Alignment(policy.align.kind, policy.align.step_offset, "declared")
+    return Alignment(policy.align.kind, *begins[1])
 
 
 def _not_observed(reference: Run, segments: Sequence[Run]) -> tuple[NotSeen, ...]:

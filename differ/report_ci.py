@@ -1,5 +1,6 @@
 """Reports for continuous integration: JUnit XML and GitHub annotations."""
 
+from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from traceparity.differ.report_text import as_text
@@ -14,24 +15,41 @@ def as_junit(result: DiffResult) -> str:
 
 def junit(suite: str, name: str, outcome: Outcome, reason: str, report: str) -> str:
     """A JUnit file of one test case."""
-    element = {
-        Outcome.FAIL: "failure",
-        Outcome.ERROR: "error",
-        Outcome.ABSTAIN: "skipped",
-    }.get(outcome)
+    return junit_suite("traceparity", [(outcome, junit_case(suite, name, outcome, reason, report))])
+
+
+_ELEMENTS = {Outcome.FAIL: "failure", Outcome.ERROR: "error", Outcome.ABSTAIN: "skipped"}
+
+
+def junit_case(
+    suite: str, name: str, outcome: Outcome, reason: str, report: str, seconds: float | None = None
+) -> str:
+    """A test case of a JUnit file."""
     body = ""
-    if element:
+    if element := _ELEMENTS.get(outcome):
         message = quoteattr(_printable(reason))
         body = f"<{element} message={message}>{escape(_printable(report))}</{element}>"
-    counts = " ".join(
-        f'{kind}="{int(element == single)}"'
-        for kind, single in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+    took = "" if seconds is None else f' time="{seconds:.3f}"'
+    return (
+        f"  <testcase classname={quoteattr(_printable(suite))} name={quoteattr(_printable(name))}"
+        f"{took}>{body}</testcase>\n"
     )
+
+
+def junit_suite(name: str, cases: Sequence[tuple[Outcome, str]]) -> str:
+    """A JUnit file of test cases."""
+    outcomes = [outcome for outcome, _ in cases]
+    counts = " ".join(
+        f'{kind}="{outcomes.count(outcome)}"'
+        for kind, outcome in (
+            ("failures", Outcome.FAIL), ("errors", Outcome.ERROR), ("skipped", Outcome.ABSTAIN)
+        )
+    )  # fmt: skip
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
-        f'<testsuite name="traceparity" tests="1" {counts}>\n'
-        f'  <testcase classname="{suite}" name={quoteattr(_printable(name))}>{body}</testcase>\n'
-        "</testsuite>\n"
+        f'<testsuite name={quoteattr(_printable(name))} tests="{len(cases)}" {counts}>\n'
+        + "".join(text for _, text in cases)
+        + "</testsuite>\n"
     )
 
 
@@ -45,12 +63,12 @@ def as_github(result: DiffResult) -> str:
     return github(result.outcome, result.reason, location)
 
 
-def github(outcome: Outcome, reason: str, location: str) -> str:
+def github(outcome: Outcome, reason: str, location: str, name: str = "traceparity") -> str:
     """A workflow command, placed at the source line where one is known."""
     level = {Outcome.PASS: "notice", Outcome.ABSTAIN: "warning"}.get(outcome, "error")
     file, _, line = location.rpartition(":")
     place = f" file={_property(file)},line={line}," if file and line.isdecimal() else " "
-    return f"::{level}{place}title=traceparity {outcome.value}::{_data(reason)}\n"
+    return f"::{level}{place}title={_property(name)} {outcome.value}::{_data(reason)}\n"
 
 
 def _data(text: str) -> str:

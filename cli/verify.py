@@ -1,0 +1,115 @@
+"""The command ``tp-verify``."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceparity._version import __version__
+from traceparity.cli.exits import Exit, run_command
+from traceparity.cli.outputs import (
+    FORMATS,
+    parse_output,
+    wants_colour,
+    write_report,
+    write_summary,
+)
+from traceparity.tracefmt.errors import TraceparityError
+
+if TYPE_CHECKING:
+    from traceparity.verify.case import Case
+    from traceparity.verify.result import CaseResult, VerifyResult
+
+
+@click.command("tp-verify", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("names", nargs=-1, metavar="[CASE]...")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=1, help="Cases at once [1].")
+@click.option("--work", type=click.Path(path_type=Path), help="Where they write [FILE.verify].")
+@click.option("--update", is_flag=True, help="Record the archived references anew.")
+@click.option("--list", "listing", is_flag=True, help="List the cases; run nothing.")
+@click.option(
+    "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(FORMATS)}."
+)
+@click.option("--allow-abstain", is_flag=True, help="Exit with 0 where nothing can be judged.")
+@click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
+@click.version_option(__version__)
+def verify(
+    file: Path,
+    names: tuple[str, ...],
+    jobs: int,
+    work: Path | None,
+    update: bool,
+    listing: bool,
+    formats: tuple[str, ...],
+    allow_abstain: bool,
+    verbose: bool,
+) -> None:
+    """Run the cases that FILE declares, each command in a fresh process, and judge them.
+
+    CASE is the name of a case or a glob; without any, all cases are run.
+
+    Exit status: that of the worst case, in the order 2 ERROR, 1 FAIL, 3 ABSTAIN, 0 PASS.
+    """
+    from traceparity.verify.case_file import read_cases
+    from traceparity.verify.result import VerifyResult
+    from traceparity.verify.runner import chosen, run_cases
+    from traceparity.verify.work_folder import default_work
+
+    outputs = [parse_output(text) for text in formats] or [("text", None)]
+    try:
+        cases = chosen(read_cases(file), names)
+        if listing:
+            click.echo("".join(f"{case.kind:13} {case.name}\n" for case in cases.cases), nl=False)
+            return
+        # A job that is told to end must end what it has started.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        result = run_cases(
+            cases, work=work or default_work(file), jobs=jobs, updating=update, told=_tell
+        )
+    except TraceparityError as error:
+        click.echo(f"tp-verify: {error}", err=True)
+        result = VerifyResult(file, problem=str(error))
+        # There is nothing to print, but a file that was asked for says so too.
+        outputs = [output for output in outputs if output[1]]
+    for format_name, path in outputs:
+        write_report(_render(result, format_name, path, verbose=verbose), path)
+    if any(name == "github" for name, _ in outputs):
+        from traceparity.verify.report_ci import as_markdown
+
+        write_summary(as_markdown(result))
+    status = Exit[result.outcome.name]
+    sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
+
+
+def _tell(case: "Case", result: "CaseResult | None") -> None:
+    """Say on stderr how it goes."""
+    if result is None:
+        click.echo(f"running  {case.name}", err=True)
+    else:
+        click.echo(f"{result.outcome.value:8} {case.name}  ({result.seconds:.1f} s)", err=True)
+
+
+def _render(result: "VerifyResult", name: str, path: Path | None, *, verbose: bool) -> str:
+    if name == "json":
+        from traceparity.verify.report_json import as_json
+
+        return as_json(result)
+    if name in ("junit", "github"):
+        from traceparity.verify.report_ci import as_github, as_junit
+
+        return as_junit(result) if name == "junit" else as_github(result)
+    from traceparity.verify.report_text import as_text
+
+    return as_text(result, colour=wants_colour(path), verbose=verbose)
+
+
+def main() -> None:
+    """Run ``tp-verify``."""
+    run_command("tp-verify", verify)
+
+
+if __name__ == "__main__":
+    main()

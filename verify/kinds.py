@@ -1,0 +1,62 @@
+"""The kinds of cases: which commands run, and what is asked of their recordings."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from traceparity.differ.check import check_run
+from traceparity.differ.diff import as_start, diff_runs
+from traceparity.differ.result import Outcome
+from traceparity.verify.reference import reference_of
+from traceparity.verify.result import Verdict
+from traceparity.verify.stage import Stage
+
+
+def resume(stage: Stage) -> Verdict:
+    """A run that saves and one that goes on from there are, together, the uninterrupted run."""
+    reference = reference_of(stage)
+    save = stage.run("save")
+    stage.expect_files("resume", "save")
+    verdict = reference.compared([save, stage.run("resume")], prefix=True)
+    if not stage.mentions("resume", "save"):
+        note = "resume does not name {save}: what it loaded may have been left by another run"
+        verdict = replace(verdict, notes=(*verdict.notes, note))
+    found = verdict.comparison
+    if verdict.outcome is Outcome.PASS and found and not found.alignment.step_offset:
+        reason = "resume began at step 0: it trained everything again instead of going on"
+        return replace(verdict, outcome=Outcome.FAIL, reason=reason)
+    return verdict
+
+
+def compare(stage: Stage) -> Verdict:
+    """Two commands, or a command and an archived trace, satisfy the policy."""
+    return reference_of(stage).compared([stage.run("target")])
+
+
+def repeat(stage: Stage) -> Verdict:
+    """All runs of one command are equal under the policy."""
+    policy = as_start(stage.case.policy)
+    first, *others = [stage.run("command", n + 1) for n in range(stage.case.repetitions)]
+    result = None
+    for other in others:
+        result = diff_runs(first, [other], policy)
+        if result.outcome is not Outcome.PASS:
+            return Verdict(result.outcome, result.reason, result)
+    reason = f"{stage.case.repetitions} runs agree: {result.reason if result else ''}"
+    return Verdict(Outcome.PASS, reason, result)
+
+
+def check(stage: Stage) -> Verdict:
+    """One run, judged by itself."""
+    found = check_run([stage.run("command")], stage.case.policy, finite=stage.case.finite)
+    return Verdict(found.outcome, found.reason, check=found)
+
+
+JUDGES: dict[str, Callable[[Stage], Verdict]] = {
+    "resume": resume,
+    "accumulation": compare,
+    "compare": compare,
+    "repeat": repeat,
+    "coverage": check,
+    "check": check,
+}
+"""What judges each kind of case."""

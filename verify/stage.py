@@ -1,0 +1,138 @@
+"""The stage of a case: a folder of its own, in which its commands run one after the other."""
+
+import itertools
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceparity.differ.result import Outcome
+from traceparity.tracefmt.errors import TraceparityError
+from traceparity.verify.case import Case, expanded
+from traceparity.verify.execution import Execution, run_recorded
+from traceparity.verify.result import Verdict
+
+
+class Ended(Exception):
+    """A case ends here.
+
+    Attributes:
+        verdict: What it comes to.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A command of a case that was run.
+
+    Attributes:
+        role: As what: ``reference``, ``save``, ...; ``reference-2`` for a repetition.
+        execution: What came of it.
+    """
+
+    role: str
+    execution: Execution
+
+
+class Stage:
+    """Runs the commands of one case.
+
+    Attributes:
+        case: The case.
+        played: What was run so far.
+    """
+
+    def __init__(self, case: Case, root: Path, folder: Path, stop: threading.Event) -> None:
+        """Take the case.
+
+        Args:
+            case: The case.
+            root: The folder of the case file.
+            folder: The case's own folder; it exists and is empty.
+            stop: Set by another thread to end what runs.
+        """
+        self.case = case
+        self.played: list[Played] = []
+        # Absolute, since commands may run in any folder.
+        self._folder = folder.absolute()
+        self._folders = {"root": root.absolute()}
+        self._stop = stop
+
+    def run(self, role: str, number: int = 1) -> Path:
+        """Run the command of a role in a working folder of its own, and return its trace.
+
+        Args:
+            role: The role.
+            number: The how-manyth run of it, from 1.
+
+        Raises:
+            Ended: There is no trace of it to judge.
+        """
+        name = role if number == 1 else f"{role}-{number}"
+        work = self._folder / name
+        work.mkdir()
+        folders = {**self._folders, "work": work}
+        self._folders.setdefault(role, work)
+        cwd = folders["root"] / expanded(self.case.cwd, folders)
+        if not cwd.is_dir():
+            raise Ended(Verdict(Outcome.ERROR, f"cwd: there is no folder {cwd}"))
+        try:
+            execution = run_recorded(
+                [expanded(word, folders) for word in self.case.commands[role]],
+                out=self._folder / f"{name}.trace",
+                cwd=cwd,
+                env=_environment(self.case.environment, folders),
+                timeout=self.case.timeout,
+                settings=self.case.settings,
+                stop=self._stop,
+            )
+        except (OSError, TraceparityError) as error:
+            raise Ended(Verdict(Outcome.ERROR, f"{name}: {error}")) from error
+        self.played.append(Played(name, execution))
+        if not execution.ok:
+            raise Ended(Verdict(Outcome.ERROR, f"{name}: {execution.problem}{_last(execution)}"))
+        self._prove_distinct()
+        return execution.trace
+
+    def expect_files(self, role: str, of: str) -> None:
+        """See that the files which a command names in another one's folder are there.
+
+        A command that finds no checkpoint may well begin from scratch and say nothing.
+
+        Raises:
+            Ended: One is missing.
+        """
+        for word in self.case.commands[role]:
+            for path in re.findall(rf"\{{{of}\}}[\w./=+@%-]*", word):
+                file = Path(expanded(path.rstrip("."), self._folders))
+                if not file.exists():
+                    reason = f"{role} names {path}, which {of} did not write"
+                    raise Ended(Verdict(Outcome.ERROR, reason))
+
+    def mentions(self, role: str, placeholder: str) -> bool:
+        """Whether a command, or the environment of all, names a folder."""
+        words = (*self.case.commands[role], *self.case.environment.values())
+        return any(f"{{{placeholder}}}" in word for word in words)
+
+    def _prove_distinct(self) -> None:
+        """See that no process trained for two commands: a resume must start afresh."""
+        for one, other in itertools.combinations(self.played, 2):
+            if same := set(one.execution.processes) & set(other.execution.processes):
+                pid = min(same).pid
+                reason = f"{one.role} and {other.role} were recorded by one process, {pid}"
+                raise Ended(Verdict(Outcome.ERROR, reason))
+
+
+def _environment(added: Mapping[str, str], folders: Mapping[str, Path]) -> dict[str, str]:
+    return {name: expanded(value, folders) for name, value in added.items()}
+
+
+def _last(execution: Execution) -> str:
+    """The last line of stderr, which mostly says why."""
+    lines = [line.strip() for line in execution.stderr_tail.splitlines() if line.strip()]
+    return f"; the last line of its stderr: {lines[-1]}" if lines else ""

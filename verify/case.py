@@ -48,7 +48,8 @@ class Case:
         policy: The relation.
         archive: The archived reference; None where the reference is run.
         repetitions: How often the reference, or the command of a ``repeat``, is run.
-        finite: Whether ``coverage`` and ``check`` judge values that are not finite.
+        finite: Whether values that are not finite are violations.
+        invariants: What ``tp-infer`` learned from good runs; None for none.
         timeout: Seconds that each command may take.
         environment: Variables to add; with placeholders.
         cwd: Where the commands run; with placeholders.
@@ -61,7 +62,8 @@ class Case:
     policy: Policy
     archive: Archive | None = None
     repetitions: int = 1
-    finite: bool = True
+    finite: bool = False
+    invariants: Path | None = None
     timeout: float = DEFAULT_TIMEOUT
     environment: Mapping[str, str] = field(default_factory=dict)
     cwd: str = "{root}"

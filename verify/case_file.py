@@ -24,7 +24,7 @@ _OWN = {
     "compare": ("repeat_reference",),
     "repeat": ("times",),
     "coverage": ("coverage",),
-    "check": ("coverage", "nonfinite"),
+    "check": ("coverage", "invariants", "nonfinite"),
 }
 """The keys that cases of a kind have beside their commands and those that all have."""
 _DEFAULTS = (*_SHARED, "repeat_reference")
@@ -140,6 +140,7 @@ class _CaseParser(Checks):
             repetitions=self._repetitions(archive, commands),
             finite=self._kind == "check"
             and self.word(self._place, self._table, "nonfinite", ("fail", "allow")) != "allow",
+            invariants=self._file_named("invariants"),
             timeout=self._timeout(),
             environment={
                 **self._environment(environment),
@@ -275,6 +276,14 @@ class _CaseParser(Checks):
         elif kind == "repeat":
             align = replace(align, kind="start", step_offset=None)
         return replace(policy, align=align)
+
+    def _file_named(self, key: str) -> Path | None:
+        value = self._table.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value:
+            raise self._mistake(key, "must be the path of a file")
+        return self._folder / value
 
     # -- how it runs --------------------------------------------------------------------------
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from traceparity.differ.check import check_run
 from traceparity.differ.diff import as_start, diff_runs
 from traceparity.differ.result import Outcome
+from traceparity.invariants.file import read_invariants
 from traceparity.verify.reference import reference_of
 from traceparity.verify.result import Verdict
+from traceparity.verify.run_verdict import judge_run
 from traceparity.verify.stage import Stage
 
 
@@ -46,8 +47,14 @@ def repeat(stage: Stage) -> Verdict:
 
 
 def check(stage: Stage) -> Verdict:
-    """One run, judged by itself."""
-    found = check_run([stage.run("command")], stage.case.policy, finite=stage.case.finite)
+    """One run, judged by itself and by what good runs keep."""
+    case = stage.case
+    # Read first: a run is long, and a file that cannot be read is known at once.
+    learned = read_invariants(case.invariants) if case.invariants else ()
+    found = judge_run(
+        [stage.run("command")], case.policy, finite=case.finite, invariants=learned,
+        file=case.invariants,
+    )  # fmt: skip
     return Verdict(found.outcome, found.reason, check=found)
 
 

@@ -5,6 +5,7 @@ from traceparity.differ.report_markdown import plain, sign, unfolding
 from traceparity.differ.result import Outcome
 from traceparity.verify.report_text import case_text
 from traceparity.verify.result import CaseResult, VerifyResult
+from traceparity.verify.verdict_ci import location
 
 
 def as_junit(result: VerifyResult) -> str:
@@ -40,9 +41,7 @@ def _location(case: CaseResult) -> str:
     verdict = case.verdict
     if verdict.comparison is not None and verdict.comparison.first:
         return verdict.comparison.first.location
-    if verdict.check is not None and verdict.check.violations:
-        return verdict.check.violations[0].location
-    return ""
+    return location(verdict.check) if verdict.check is not None else ""
 
 
 def as_markdown(result: VerifyResult) -> str:

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from traceparity._version import __version__
-from traceparity.differ import check_json, report_json
+from traceparity.differ import report_json
+from traceparity.verify import verdict_json
 from traceparity.verify.execution import Execution
 from traceparity.verify.result import CaseResult, VerifyResult
 
@@ -41,7 +42,7 @@ def _case(case: CaseResult) -> dict[str, Any]:
             {"role": played.role, **_execution(played.execution)} for played in case.played
         ],
         "comparison": report_json.as_dict(verdict.comparison) if verdict.comparison else None,
-        "check": check_json.as_dict(verdict.check) if verdict.check else None,
+        "check": verdict_json.as_dict(verdict.check) if verdict.check else None,
         "recorded_elsewhere": [
             {"name": each.name, "reference": each.reference, "target": each.target}
             for each in verdict.elsewhere

@@ -4,10 +4,10 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceparity.differ import check_text
 from traceparity.differ.report_layout import Paint, bullets, headline, painter
 from traceparity.differ.report_text import as_text as comparison_text
 from traceparity.differ.result import Outcome
+from traceparity.verify import verdict_text
 from traceparity.verify.execution import Execution
 from traceparity.verify.result import CaseResult, VerifyResult
 
@@ -59,7 +59,7 @@ def _report(case: CaseResult, *, colour: bool, verbose: bool) -> Iterator[str]:
     if verdict.comparison is not None:
         text = comparison_text(verdict.comparison, colour=colour, verbose=verbose)
     elif verdict.check is not None:
-        text = check_text.as_text(verdict.check, colour=colour, verbose=verbose)
+        text = verdict_text.as_text(verdict.check, colour=colour, verbose=verbose)
     else:
         return
     yield ""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from traceparity.differ.result import Difference, Outcome
 
 if TYPE_CHECKING:
-    from traceparity.differ.check import CheckResult
     from traceparity.differ.result import DiffResult
+    from traceparity.verify.run_verdict import RunVerdict
     from traceparity.verify.stage import Played
 
 SEVERITY = (Outcome.PASS, Outcome.ABSTAIN, Outcome.FAIL, Outcome.ERROR)
@@ -33,7 +33,7 @@ class Verdict:
     outcome: Outcome
     reason: str
     comparison: "DiffResult | None" = None
-    check: "CheckResult | None" = None
+    check: "RunVerdict | None" = None
     elsewhere: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
 

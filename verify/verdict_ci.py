@@ -13,10 +13,11 @@ def as_junit(verdict: RunVerdict) -> str:
 
 def as_github(verdict: RunVerdict) -> str:
     """The verdict as a workflow command, placed at the source line where one is known."""
-    return github(verdict.outcome, verdict.reason, _location(verdict))
+    return github(verdict.outcome, verdict.reason, location(verdict))
 
 
-def _location(verdict: RunVerdict) -> str:
+def location(verdict: RunVerdict) -> str:
+    """The source line of the first thing that is wrong; empty where none is known."""
     learned, violations = verdict.invariants, verdict.check.violations
     if learned is not None and learned.causes:
         return learned.causes[0].first.location

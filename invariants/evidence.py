@@ -1,13 +1,11 @@
 """Evidence: the events of the reference runs, equal ones counted together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.invariant import Witness
 from traceparity.invariants.template import Event, Learns, Plain, Template
-
-Key = tuple[str, tuple[Plain, ...], Plain]
 
 
 @dataclass(slots=True)
@@ -49,7 +47,7 @@ class Evidence:
         self.templates: dict[str, Template] = {}
         self.references: list[str] = []
         self.most_cells = most_cells
-        self._cells: dict[str, dict[tuple[tuple[tuple[type, Plain], ...], type, Plain], Cell]] = {}
+        self._cells: dict[str, dict[tuple[tuple[Plain, ...], type, Plain], Cell]] = {}
 
     def begin(self, reference: str) -> None:
         """What follows was seen in another reference."""
@@ -66,9 +64,8 @@ class Evidence:
                 self.templates[template.id] = template
             counted = template.learns is Learns.CONSTANT
             outcome = event.outcome if counted else None
-            # 1 and True are equal in Python and are not the same value here.
-            context = tuple((type(value), value) for value in event.context)
-            key = context, type(outcome), outcome
+            # 1 and True are equal in Python and are not the same answer.
+            key = event.context, type(outcome), outcome
             cell = cells.get(key)
             if cell is None:
                 if self.most_cells is not None and len(cells) >= self.most_cells:
@@ -101,11 +98,6 @@ class Evidence:
         if most is None:
             return ()
         return tuple(name for name, cells in self._cells.items() if len(cells) >= most)
-
-    @property
-    def questions(self) -> Mapping[str, Template]:
-        """The questions that were answered, by id."""
-        return self.templates
 
 
 def _number(event: Event) -> float:

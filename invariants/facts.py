@@ -274,8 +274,8 @@ class StepFacts:
         kind = np.full(len(rows), Gradient.NONZERO, np.uint8)
         kind[np.isnan(stats[:, 2]) & (bad == 0)] = Gradient.UNKNOWN
         # A tiny gradient's norm is 0 in single precision; where bounds were taken they decide.
-        low, high = np.nan_to_num(stats[:, 0]), np.nan_to_num(stats[:, 1])
-        kind[(stats[:, 2] == 0) & (low == 0) & (high == 0)] = Gradient.ZERO
+        wide = (np.abs(stats[:, 0]) > 0) | (np.abs(stats[:, 1]) > 0)
+        kind[(stats[:, 2] == 0) & ~wide] = Gradient.ZERO
         kind[columns.kind[rows] != Kind.TENSOR] = Gradient.NONE
         return Gradients(
             rows, self.subject(rows), columns.microbatch[rows], kind, columns.digest[rows],

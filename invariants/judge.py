@@ -85,8 +85,8 @@ class Judge:
             rules = self._rules.get(event.template.id)
             if rules is None or not facts.view.sees(*event.template.needs):
                 continue
-            # 1 and True are one key in Python and are not the same value here.
-            key = event.key, tuple(map(type, event.context)), type(event.outcome)
+            # 1 and True are one key in Python and are not the same answer.
+            key = event.key, type(event.outcome)
             judged = self._judged.get(key)
             if judged is None:
                 judged = self._meet(rules, event)

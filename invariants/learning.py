@@ -18,8 +18,8 @@ def infer(evidence: Evidence) -> list[Invariant]:
     is dropped unless all of them together support it under the same fields.
     """
     found: list[Invariant] = []
-    for name in sorted(evidence.questions):
-        template = evidence.questions[name]
+    for name in sorted(evidence.templates):
+        template = evidence.templates[name]
         cells = evidence.cells(name)
         learned = list(_learned(template, cells, evidence))
         if len(evidence.references) > 1:
@@ -206,7 +206,7 @@ def without_implied(found: Sequence[Invariant], evidence: Evidence) -> list[Inva
     said = {(each.template, repr(each.outcome), repr(each.precondition)) for each in found}
     kept = []
     for each in found:
-        template = evidence.questions[each.template]
+        template = evidence.templates[each.template]
         implied = any(
             (name, repr(outcome), repr(each.precondition)) in said
             for name, outcome in template.implied_by.items()

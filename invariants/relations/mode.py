@@ -1,6 +1,7 @@
 """M, the mode law: which modules train and which evaluate when they are called."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,34 +40,46 @@ EVALUATION = Template(
 class Observer:
     """Train and eval flags."""
 
+    def __init__(self) -> None:
+        self._key: tuple[bytes, bytes] | None = None
+        self._known: list[tuple[Event, int]] = []
+
     def step(self, facts: StepFacts) -> Iterator[Event]:
         """The events of a step."""
         rows = facts.trained(facts.rows(Role.OUTPUT))
         if len(rows):
-            yield from self._training(facts, np.unique(facts.subject(rows)).tolist())
+            called, first = np.unique(facts.subject(rows), return_index=True)
+            key = called.tobytes(), facts.state.training[called].tobytes()
+            if key != self._key:
+                self._key, self._known = key, list(_training(facts, called.tolist()))
+            for event, at in self._known:
+                yield replace(event, row=int(rows[first[at]]))
         for call in facts.evaluations:
             kind = facts.state.classes.get(call.module, "")
             yield Event(EVALUATION, (kind,), call.training, component=call.module, row=call.row)
 
-    def _training(self, facts: StepFacts, called: list[int]) -> Iterator[Event]:
-        found: dict[tuple[str, str, bool], list[str]] = {}
-        flags, names, classes = facts.state.training, facts.names.modules, facts.state.classes
-        for number in called:
-            flag = int(flags[number])
-            if flag < 0:
-                continue
+
+def _training(facts: StepFacts, called: list[int]) -> Iterator[tuple[Event, int]]:
+    """Events, and the place of the first module of each."""
+    found: dict[tuple[str, str, bool], list[int]] = {}
+    flags, names, classes = facts.state.training, facts.names.modules, facts.state.classes
+    for at, number in enumerate(called):
+        flag = int(flags[number])
+        if flag >= 0:
             name = names[number]
             key = classes.get(name, ""), pattern_of(name), bool(flag)
-            found.setdefault(key, []).append(name)
-        for (kind, path, training), members in found.items():
-            yield Event(
-                TRAINING,
-                (kind, path),
-                training,
-                len(members),
-                component=members[0],
-                members=members.copy,
-            )
+            found.setdefault(key, []).append(at)
+    for (kind, path, training), places in found.items():
+        members = [names[called[at]] for at in places]
+        event = Event(
+            TRAINING,
+            (kind, path),
+            training,
+            len(members),
+            component=members[0],
+            members=members.copy,
+        )
+        yield event, places[0]
 
 
 TEMPLATES = (TRAINING, EVALUATION)

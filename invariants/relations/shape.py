@@ -1,11 +1,13 @@
 """S, the shape and dtype law: what modules give, with sizes by what they follow."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceparity.invariants.roles import Role
+from traceparity.invariants.state import Ids
 from traceparity.invariants.subjects import pattern_of
 from traceparity.invariants.template import Event, Template
 from traceparity.tracefmt.records import Kind, Phase
@@ -13,6 +15,7 @@ from traceparity.tracefmt.records import Kind, Phase
 if TYPE_CHECKING:
     from traceparity.invariants.facts import StepFacts
 
+_MOST_KNOWN = 256
 _FIELDS = ("field", "class", "path")
 
 DTYPE = Template(
@@ -59,7 +62,7 @@ class Observer:
     """What comes out of modules."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int, int, int], tuple[Event, ...]] = {}
+        self._known: dict[tuple[bytes, bytes, int | None], list[tuple[Event, int]]] = {}
 
     def step(self, facts: "StepFacts") -> Iterator[Event]:
         """The events of a step."""
@@ -69,27 +72,36 @@ class Observer:
         if not len(rows):
             return
         size = _batch_size(facts)
-        # Sites, dtypes and shapes are few, and the same ones come again in every step.
         codes = columns.site[rows].astype(np.int64) << 40
         codes |= columns.dtype[rows].astype(np.int64) << 28
         codes |= columns.shape[rows].astype(np.int64) & 0xFFFFFFF
-        _, first, counts = np.unique(codes, return_index=True, return_counts=True)
-        for at, count in zip(first.tolist(), counts.tolist(), strict=True):
-            row = int(rows[at])
-            key = (
-                int(columns.site[row]), int(columns.dtype[row]), int(columns.shape[row]),
-                -1 if size is None else size,
-            )  # fmt: skip
-            known = self._known.get(key)
-            if known is None:
-                if len(self._known) > 1 << 16:
-                    self._known.clear()
-                known = self._known[key] = tuple(_events(facts, row, size))
-            for event in known:
-                yield Event(
-                    event.template, event.context, event.outcome, count, event.component, row,
-                    seen=event.seen,
-                )  # fmt: skip
+        found, first, counts = np.unique(codes, return_index=True, return_counts=True)
+        # Most steps have the same sites, dtypes and shapes as many others.
+        key = found.tobytes(), counts.tobytes(), size
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[key] = _grouped(facts, rows[first], counts.tolist(), size)
+        for event, at in known:
+            yield replace(event, row=int(rows[first[at]]))
+
+
+def _grouped(
+    facts: "StepFacts", rows: Ids, counts: list[int], size: int | None
+) -> list[tuple[Event, int]]:
+    """One event for all modules of which the same is true, and the place of its first row."""
+    found: dict[tuple[object, ...], tuple[Event, int, int, list[str]]] = {}
+    for at, (row, count) in enumerate(zip(rows.tolist(), counts, strict=True)):
+        for event in _events(facts, row, size):
+            key = event.key, type(event.outcome)
+            _, place, total, members = found.get(key, (event, at, 0, []))
+            members.append(event.component)
+            found[key] = found[key][0] if key in found else event, place, total + count, members
+    return [
+        (replace(event, count=total, members=members.copy), place)
+        for event, place, total, members in found.values()
+    ]
 
 
 def _events(facts: "StepFacts", row: int, size: int | None) -> Iterator[Event]:

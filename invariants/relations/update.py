@@ -1,16 +1,24 @@
 """U, the update law: which parameters are trained, held by an optimizer, and changed by it."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.roles import Role
+from traceparity.invariants.state import Ids, Mask
 from traceparity.invariants.subjects import BOOLS, KIND, Subjects
 from traceparity.invariants.tables import Gradient
 from traceparity.invariants.template import Event, Template
 from traceparity.tracefmt.records import Phase
 
+Floats = npt.NDArray[np.float64]
+_ADAPTIVE = ("Adam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "Lion", "LAMB", "Muon")
+_EPSILON = {"float64": 2.3e-16, "float32": 1.2e-7, "bfloat16": 7.9e-3, "float16": 9.8e-4}
+_CLEARLY = 8
+_LOST = 1e-9
 _GRADIENTS = tuple(each.name.lower() for each in Gradient)
 
 TRAINABLE = Template(
@@ -55,8 +63,8 @@ CHANGES = Template(
     phase=Phase.OPTIMIZER,
     noun="parameters at an update",
     says={True: "change", False: "stay as they are"},
-    fields=("gradient", "rate_is_zero", "optimizer", *KIND),
-    scope=("gradient",),
+    fields=("optimizer", "gradient", *KIND),
+    scope=("optimizer", "gradient"),
     needs=(Phase.GRADIENT, Phase.OPTIMIZER),
     hint="the update had no effect: look at the learning rate, the gradient and the optimizer",
     shows="value",
@@ -119,33 +127,54 @@ class Observer:
             )
 
     def _changes(self, facts: StepFacts) -> Iterator[Event]:
-        rows, received, state = facts.update_rows, facts.received, facts.state
         if facts.skipped:
             return
+        rows, received, state = facts.update_rows, facts.received, facts.state
         tensors = facts.values.tensor[rows]
         kinds = np.full(len(facts.names.tensors), Gradient.UNKNOWN, np.int64)
         kinds[received.tensor] = received.kind
+        norms = np.zeros(len(facts.names.tensors), np.float64)
+        norms[received.tensor] = np.nan_to_num(received.norm)
         names = [state.group.get(tensor, "") for tensor in tensors.tolist()]
         groups = list(dict.fromkeys(names))
-        number = {group: at for at, group in enumerate(groups)}
-        of_group = np.array([number[name] for name in names], np.int64)
-        classes = [state.classes.get(group.partition(" ")[0], "") for group in groups]
-        still = np.array([facts.rates_used.get(group, 1.0) == 0 for group in groups], np.int64)
+        places = {group: at for at, group in enumerate(groups)}
+        group = np.array([places[name] for name in names], np.int64)
+        classes = [state.classes.get(name.partition(" ")[0], "") for name in groups]
+        rates = np.array([facts.rates_used.get(name, 0.0) for name in groups], np.float64)[group]
+        adaptive = np.array([_is_adaptive(name) for name in classes], bool)[group]
+        shown = _shown(facts, rows, norms[tensors], rates, adaptive)
+        # Only an update that the numbers can hold has to show.
+        judged = shown | (kinds[tensors] != Gradient.NONZERO)
         labels = sorted(set(classes))
-        of_class = np.array([labels.index(name) for name in classes], np.int64)
+        of_class = np.array([labels.index(name) for name in classes], np.int64)[group]
         changed = facts.values.changed[rows].astype(np.int64)
         yield from self._subjects.events(
             facts,
             CHANGES,
-            tensors,
-            (changed, BOOLS),
-            [
-                (kinds[tensors], _GRADIENTS),
-                (still[of_group], BOOLS),
-                (of_class[of_group], labels),
-            ],
-            facts.values.row[rows],
+            tensors[judged],
+            (changed[judged], BOOLS),
+            [(of_class[judged], labels), (kinds[tensors][judged], _GRADIENTS)],
+            facts.values.row[rows][judged],
         )
+
+
+def _is_adaptive(optimizer: str) -> bool:
+    return any(part in optimizer for part in _ADAPTIVE)
+
+
+def _shown(facts: StepFacts, rows: Ids, norms: Floats, rates: Floats, adaptive: Mask) -> Mask:
+    """Which updates are large enough for the parameters' precision, by their usual size."""
+    at = facts.values.row[rows]
+    columns = facts.columns
+    strings, shapes = facts.source.strings, facts.source.shapes
+    dtypes, inverse = np.unique(columns.dtype[at], return_inverse=True)
+    precision = np.array([_EPSILON.get(strings[number], np.inf) for number in dtypes])[inverse]
+    kinds, inverse = np.unique(columns.shape[at], return_inverse=True)
+    roots = np.sqrt(np.array([math.prod(shapes[number]) for number in kinds]))[inverse]
+    # An adaptive optimizer divides by the size of the gradient, if it is not lost beside its eps.
+    size = np.where(adaptive, rates * roots * (norms > _LOST * roots), rates * norms)
+    shown: Mask = size > _CLEARLY * precision * facts.values.norm[rows]
+    return shown
 
 
 TEMPLATES = (TRAINABLE, HELD, STRANGERS, CHANGES, RUNS)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 
 from traceparity.recorder.observe import Summary, Unobservable
+from traceparity.recorder.pending import is_token
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
 from traceparity.tracefmt.records import Flag, Phase
 
@@ -27,6 +28,7 @@ class ChangeLog:
         self._recording = recording
         self._tensors: dict[tuple[str, str], _Known] = {}
         self._plain: dict[tuple[str, str], Any] = {}
+        self._unsettled: list[tuple[str, str]] = []
 
     def tensor(
         self,
@@ -70,8 +72,23 @@ class ChangeLog:
         if always or known is None or known.summary.digest != summary.digest:
             site = self._recording.site(phase, component, field)
             if site != UNWANTED:
+                if is_token(summary.digest) and known is not None and not always:
+                    pending = self._recording.observer.pending
+                    pending.only_news(site, summary.digest, known.summary.digest)
                 self._recording.summary(phase, site, summary, flags | Flag.STATEFUL)
+        if is_token(summary.digest):
+            self._unsettled.append(key)
         return summary
+
+    def settle(self) -> None:
+        """Take over the digests that were fetched from devices."""
+        pending = self._recording.observer.pending
+        for key in self._unsettled:
+            known = self._tensors.get(key)
+            digest = known and pending.digest(known.summary.digest)
+            if known and digest:
+                self._tensors[key] = known._replace(summary=known.summary._replace(digest=digest))
+        self._unsettled.clear()
 
     def plain(
         self,

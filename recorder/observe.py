@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from traceparity.recorder import digest
+from traceparity.recorder import digest, word_digest
+from traceparity.recorder.pending import Pending
 from traceparity.recorder.sketch import Sketcher
-from traceparity.tracefmt.records import Flag, Kind
+from traceparity.tracefmt.records import SKETCH_WIDTH, Flag, Kind
 from traceparity.tracefmt.rows import Rows, scalar_bytes
 from traceparity.tracefmt.writer import Writer
 
@@ -18,6 +19,8 @@ INDEX_BYTES = 8192
 """Up to this size whole numbers of a batch in one dimension are kept: they may name its samples."""
 INLINE_VALUE = 4096
 """Longer values go to value records of their own."""
+DEVICES = frozenset({"cuda"})
+"""Types of devices whose tensors are summarised there; of others the values are copied."""
 _NO_STATS = (math.nan, math.nan, math.nan)
 _FP8 = tuple(
     getattr(torch, name)
@@ -55,6 +58,7 @@ class Observer:
 
     def __init__(self, writer: Writer, capture: str) -> None:
         self._writer = writer
+        self.pending = Pending(INLINE_BYTES, self._numbers, sketched=capture == "sketch")
         self._sketcher = Sketcher() if capture in ("sketch", "values") else None
         self._values = capture == "values"
         self._seen: dict[int, tuple[weakref.ref[torch.Tensor], int, Summary]] = {}
@@ -64,6 +68,7 @@ class Observer:
     def forget(self) -> None:
         """Forget the tensors of the step that ended."""
         self._seen.clear()
+        self.pending.forget()
 
     def tensor(
         self, rows: Rows, site: int, call: int, microbatch: int, flags: int, tensor: torch.Tensor
@@ -149,16 +154,23 @@ class Observer:
                 [self._parts(part) for part in parts_of(local)], seed
             )
             return Summary(dtype, device, shape, fingerprint, _NO_STATS, 0, None, None, None)
-        dense = dense_cpu(local)
-        fingerprint = digest.dense_digest(dense, seed)
+        if local.device.type in DEVICES and not self._values:
+            token = self.pending.add(row_major(local), seed)
+            small = local.nbytes <= INLINE_BYTES
+            value = bytes(local.nbytes) if small else None
+            sketched = self._sketcher is not None and not small and _has_sketch(local.dtype)
+            sketch = bytes(4 * SKETCH_WIDTH) if sketched else None
+            return Summary(dtype, device, shape, token, _NO_STATS, 0, sketch, value, None)
+        data = dense_cpu(local)
+        fingerprint = digest.dense_digest(data, seed)
         if known is not None and known.digest == fingerprint and known.device == device:
             return known
-        stats, nonfinite, sketch = self._numbers(dense)
-        value, external = self._kept(dense, fingerprint)
+        stats, nonfinite, sketch = self._numbers(data)
+        value, external = self._kept(data, fingerprint)
         return Summary(dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external)
 
     def _parts(self, part: torch.Tensor) -> bytes:
-        return self._summarise(part).digest
+        return self._summarise(part.cpu()).digest
 
     def _described(self, tensor: torch.Tensor) -> tuple[int, int, int]:
         shape: tuple[int, ...] = () if tensor.is_nested else tuple(tensor.shape)
@@ -204,6 +216,13 @@ class Observer:
         return None, self._writer.value(fingerprint, memoryview(digest.dense_bytes(dense)))
 
 
+def digest_kinds(capture: str) -> str | dict[str, str]:
+    """How digests are made, as the header says it; by type of device where there are several."""
+    if capture == "values" or not any(getattr(torch, kind).is_available() for kind in DEVICES):
+        return digest.KIND
+    return {"cpu": digest.KIND, **dict.fromkeys(sorted(DEVICES), word_digest.KIND)}
+
+
 def _may_name_samples(tensor: torch.Tensor) -> bool:
     dtype = tensor.dtype
     if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool or tensor.is_quantized:
@@ -211,6 +230,10 @@ def _may_name_samples(tensor: torch.Tensor) -> bool:
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.dim() > 1:
         return False
     return tensor.numel() * tensor.element_size() <= INDEX_BYTES
+
+
+def _has_sketch(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def _few_numbers(numbers: list[float]) -> tuple[tuple[float, float, float], int]:
@@ -264,15 +287,16 @@ def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 def dense_cpu(tensor: torch.Tensor) -> torch.Tensor:
     """The same values as a contiguous CPU tensor in row-major order."""
+    return row_major(tensor if tensor.device.type == "cpu" else tensor.to("cpu"))
+
+
+def row_major(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values as a contiguous tensor in row-major order."""
     if tensor.is_conj():
         tensor = tensor.resolve_conj()
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
-    if tensor.device.type != "cpu":
-        tensor = tensor.to("cpu")
-    if not tensor.is_contiguous():
-        tensor = tensor.contiguous()
-    return tensor
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
 def storage_of(tensor: torch.Tensor) -> int:

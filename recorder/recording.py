@@ -92,6 +92,12 @@ class Recording:
         else:
             self.plain(phase, component, field, plain_value(value), flags)
 
+    def settle(self) -> None:
+        """Fetch what rows still lack of tensors on a device."""
+        lost = self.observer.pending.settle(self.window.rows)
+        if lost:
+            self.writer.not_observed("", f"{lost} tensors on a device were held for too long")
+
     def marker(self, component: str, field: str, value: Any) -> None:
         """Record that something happened, as context of the state."""
         self.plain(Phase.STATE, component, field, value, Flag.CONTEXT, Kind.MARKER)

@@ -11,7 +11,7 @@ from typing import Any
 from torch.utils.data._utils import worker
 
 from traceparity._version import __version__
-from traceparity.recorder import digest, environment, sketch
+from traceparity.recorder import environment, sketch
 from traceparity.recorder.change_log import ChangeLog
 from traceparity.recorder.destination import destination, rank_and_world
 from traceparity.recorder.guard import Guard, warn
@@ -24,6 +24,7 @@ from traceparity.recorder.hooks.optimizers import OptimizerHooks
 from traceparity.recorder.hooks.scaler import ScalerHooks
 from traceparity.recorder.hooks.schedulers import SchedulerHooks
 from traceparity.recorder.hooks.state import StateHooks
+from traceparity.recorder.observe import digest_kinds
 from traceparity.recorder.output import make_ready
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.progress import Progress
@@ -84,7 +85,7 @@ class Session:
 
     def _make_hooks(self) -> None:
         recording = self._recording
-        log = ChangeLog(recording)
+        log = self._log = ChangeLog(recording)
         registry = Registry("optimizer", always_number=True)
         self._gradients = GradientHooks(recording)
         self._state = StateHooks(recording, log, self._gradients)
@@ -169,6 +170,8 @@ class Session:
         if self._given_up:
             return
         with self._no_failure_reaches_the_program():
+            self._recording.settle()
+            self._log.settle()
             self._writer.write(
                 self._window.number,
                 self._window.rows,
@@ -222,7 +225,7 @@ class Session:
         name, arguments = environment.program()
         capture = {
             **self._settings.as_data(),
-            "digest": digest.KIND,
+            "digest": digest_kinds(self._settings.capture),
             "sketch": sketch.KIND if self._settings.capture != "digest" else "",
             "traceparity": __version__,
         }

@@ -15,6 +15,7 @@ from traceparity.tracefmt.records import SKETCH_WIDTH
 
 KIND = "signs-61-v1"
 """Named in the header; sketches of different kinds are never compared."""
+_CPU = torch.device("cpu")
 BLOCK_ROWS = 8192
 BLOCK = SKETCH_WIDTH * BLOCK_ROWS
 """Elements handled at once: 2 MB of float32, which stays in the cache between the two passes."""
@@ -37,20 +38,21 @@ def block_offset(block: int) -> int:
 
 
 class Sketcher:
-    """Makes sketches; holds the sign table and the scratch memory."""
+    """Makes sketches on one device; holds the sign table and the scratch memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device = _CPU) -> None:
+        self._device = device
         self._signs: torch.Tensor | None = None
-        self._scratch = torch.empty(0)
-        self._ones = torch.empty(0)
+        self._scratch = torch.empty(0, device=device)
+        self._ones = torch.empty(0, device=device)
         self._offsets: list[int] = []
 
     def sketch(self, flat: torch.Tensor) -> torch.Tensor:
-        """The sketch of a flat float32 CPU tensor: 61 float32."""
+        """The sketch of a flat float32 tensor: 61 float32, on its device."""
         count = flat.numel()
         if count <= BLOCK:
             return self._block(flat, count, 0)
-        total = torch.zeros(SKETCH_WIDTH)
+        total = torch.zeros(SKETCH_WIDTH, device=self._device)
         for block, start in enumerate(range(0, count, BLOCK)):
             size = min(BLOCK, count - start)
             total.add_(self._block(flat[start : start + size], size, self._offset(block)))
@@ -66,20 +68,24 @@ class Sketcher:
         torch.mul(flat, signs[offset : offset + count], out=scratch[:count])
         if padded != count:
             scratch[count:padded].zero_()
-        return torch.mv(scratch[:padded].view(rows, SKETCH_WIDTH).t(), self._ones[:rows])
+        table = scratch[:padded].view(rows, SKETCH_WIDTH)
+        if self._device != _CPU:
+            # The product is faster on a CPU, and forbidden on a GPU that must be deterministic.
+            return table.sum(0)
+        return torch.mv(table.t(), self._ones[:rows])
 
     def _grow(self, rows: int) -> None:
         # Small programs never pay for the full block.
         rows = min(max(rows, 2 * self._ones.numel()), BLOCK_ROWS)
-        self._scratch = torch.empty(rows * SKETCH_WIDTH)
-        self._ones = torch.ones(rows)
+        self._scratch = torch.empty(rows * SKETCH_WIDTH, device=self._device)
+        self._ones = torch.ones(rows, device=self._device)
 
     def _sign_table(self, needed: int) -> torch.Tensor:
         if self._signs is None or self._signs.numel() < needed:
             size = 2 * BLOCK if needed > BLOCK // 16 else BLOCK // 16
             bits = splitmix64(-(-size // 64)).view(np.uint8)
             signs = np.unpackbits(bits, bitorder="little")[:size].astype(np.float32) * 2 - 1
-            self._signs = torch.from_numpy(signs)
+            self._signs = torch.from_numpy(signs).to(self._device)
         return self._signs
 
     def _offset(self, block: int) -> int:

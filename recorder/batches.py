@@ -13,8 +13,9 @@ import torch
 import xxhash
 
 from traceparity.recorder.leaves import leaves, tensors
-from traceparity.recorder.observe import Observer, Summary, Unobservable, dense_cpu, storage_of
+from traceparity.recorder.observe import Observer, Summary, dense_cpu, storage_of
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
+from traceparity.recorder.shards import Unobservable
 from traceparity.tracefmt.records import Flag, Kind, Phase
 from traceparity.tracefmt.rows import Rows
 

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from traceparity.recorder.observe import Summary, Unobservable
+from traceparity.recorder.observe import Summary, what_is_written
 from traceparity.recorder.pending import is_token
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
+from traceparity.recorder.shards import Unobservable
 from traceparity.tracefmt.records import Flag, Phase
 
 SMALL = 1 << 16
@@ -54,9 +55,10 @@ class ChangeLog:
         """
         key = (component, field)
         known = self._tensors.get(key)
-        version = 0 if tensor.is_inference() else tensor._version
-        same = known is not None and known.ref() is tensor and known.version == version
-        same = same and known is not None and known.pointer == _pointer(tensor)
+        written = what_is_written(tensor)
+        version = 0 if tensor.is_inference() else written._version
+        same = known is not None and known.ref() is written and known.version == version
+        same = same and known is not None and known.pointer == _pointer(written)
         if same and not reread and not always:
             return None
         try:
@@ -67,7 +69,7 @@ class ChangeLog:
         except Unobservable as what:
             self._recording.writer.not_observed(component, f"{field} is {what}")
             return None
-        self._tensors[key] = _Known(weakref.ref(tensor), version, _pointer(tensor), summary)
+        self._tensors[key] = _Known(weakref.ref(written), version, _pointer(written), summary)
         self._plain.pop(key, None)
         if always or known is None or known.summary.digest != summary.digest:
             site = self._recording.site(phase, component, field)

@@ -1,9 +1,13 @@
 """Destination: which file a process writes, when one command may start one process or many."""
 
+import contextlib
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
+
+from traceparity.tracefmt.records import ProcessGroup
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -15,6 +19,25 @@ def rank_and_world() -> tuple[int, int]:
         return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     except ValueError:
         return 0, 1
+
+
+def process_groups() -> tuple[ProcessGroup, ...]:
+    """The process groups that this process is in, in the order in which they were made."""
+    dist: Any = torch.distributed
+    if not (dist.is_available() and dist.is_initialized()):
+        return ()
+    # torch keeps this list to itself; a version that keeps it elsewhere has none to tell.
+    with contextlib.suppress(AttributeError, TypeError):
+        world = dist.distributed_c10d._world
+        return tuple(
+            ProcessGroup(
+                name=str(getattr(group, "group_desc", "") or ""),
+                ranks=tuple(sorted(ranks, key=ranks.__getitem__)),
+                backend=str((world.pg_map.get(group) or ("",))[0]),
+            )
+            for group, ranks in list(world.pg_group_ranks.items())
+        )
+    return ()
 
 
 def destination(out: Path, rank: int, world: int) -> tuple[Path, int]:

@@ -108,7 +108,7 @@ class Names:
         return None
 
     def _root_name(self, root: torch.nn.Module) -> str:
-        name = type(root).__name__
+        name = class_name(root)
         number = self._root_names.get(name, 0)
         self._root_names[name] = number + 1
         return f"{name}[{number}]" if number else name
@@ -189,7 +189,7 @@ def live_modules(root: ModuleEntry) -> Iterator[tuple[ModuleEntry, torch.nn.Modu
 
 def transient_entry(root: torch.nn.Module) -> ModuleEntry:
     """An entry for one call of a root that has no name yet, under the name of its class."""
-    return ModuleEntry(root, type(innermost(root)).__name__, None, wrapper=False)
+    return ModuleEntry(root, class_name(innermost(root)), None, wrapper=False)
 
 
 def innermost(module: torch.nn.Module) -> torch.nn.Module:
@@ -200,6 +200,14 @@ def innermost(module: torch.nn.Module) -> torch.nn.Module:
             break
         module = inner
     return module
+
+
+def class_name(module: torch.nn.Module) -> str:
+    """The name of a module's class; of one that torch's `fully_shard` made its own, as it was."""
+    kinds = type(module).__mro__
+    if len(kinds) > 2 and kinds[1].__name__ == "FSDPModule":
+        return kinds[2].__name__
+    return kinds[0].__name__
 
 
 def join(path: str, name: str) -> str:

@@ -8,9 +8,17 @@ import torch
 
 from traceparity.recorder import digest, word_digest
 from traceparity.recorder.pending import Pending
+from traceparity.recorder.shards import (
+    Shard,
+    Shards,
+    Unobservable,
+    is_distributed,
+    local_tensor,
+)
 from traceparity.recorder.sketch import Sketcher
 from traceparity.tracefmt.records import SKETCH_WIDTH, Flag, Kind
 from traceparity.tracefmt.rows import Rows, scalar_bytes
+from traceparity.tracefmt.tensor_digest import seed_of_shard
 from traceparity.tracefmt.writer import Writer
 
 INLINE_BYTES = 16
@@ -22,6 +30,7 @@ INLINE_VALUE = 4096
 DEVICES = frozenset({"cuda"})
 """Types of devices whose tensors are summarised there; of others the values are copied."""
 _NO_STATS = (math.nan, math.nan, math.nan)
+_WHOLE = (0, 0, 0)
 _FP8 = tuple(
     getattr(torch, name)
     for name in (
@@ -43,10 +52,7 @@ class Summary(NamedTuple):
     sketch: bytes | None
     value: bytes | None
     external: tuple[int, int] | None
-
-
-class Unobservable(Exception):
-    """The tensor has no values that could be read (meta, fake, functorch-wrapped)."""
+    shard: tuple[int, int, int]
 
 
 class Observer:
@@ -62,7 +68,8 @@ class Observer:
         self._sketcher = Sketcher() if capture in ("sketch", "values") else None
         self._values = capture == "values"
         self._seen: dict[int, tuple[weakref.ref[torch.Tensor], int, Summary]] = {}
-        self._meta: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+        self._meta: dict[tuple[Any, ...], tuple[int, int, int, tuple[int, int, int]]] = {}
+        self._shards = Shards()
         self._devices: dict[torch.device, int] = {}
 
     def forget(self) -> None:
@@ -86,12 +93,16 @@ class Observer:
         self, rows: Rows, site: int, call: int, microbatch: int, flags: int, summary: Summary
     ) -> None:
         """Append a row for a summary made before."""
-        dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external = summary
+        dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external, shard = (
+            summary
+        )
         if nonfinite:
             flags |= Flag.NONFINITE
+        if shard is not _WHOLE:
+            flags |= Flag.SHARDED
         rows.tensor(
             site, call, microbatch, flags, dtype, device, shape, fingerprint, stats, nonfinite,
-            sketch, value, external,
+            sketch, value, external, shard,
         )  # fmt: skip
 
     def plain(
@@ -109,12 +120,13 @@ class Observer:
         """
         if tensor.is_inference():
             return self._summarise(tensor)
-        key, version = id(tensor), tensor._version
+        written = what_is_written(tensor)
+        key, version = id(written), written._version
         seen = self._seen.get(key)
-        if seen is not None and seen[1] == version and seen[0]() is tensor:
+        if seen is not None and seen[1] == version and seen[0]() is written:
             return seen[2]
         summary = self._summarise(tensor)
-        self._seen[key] = (weakref.ref(tensor), version, summary)
+        self._seen[key] = (weakref.ref(written), version, summary)
         return summary
 
     def batch_leaf(self, tensor: torch.Tensor) -> Summary:
@@ -140,12 +152,14 @@ class Observer:
         """
         summary = self._summarise(tensor, known)
         if not tensor.is_inference():
-            self._seen[id(tensor)] = (weakref.ref(tensor), tensor._version, summary)
+            written = what_is_written(tensor)
+            self._seen[id(written)] = (weakref.ref(written), written._version, summary)
         return summary
 
     def _summarise(self, tensor: torch.Tensor, known: Summary | None = None) -> Summary:
         local = readable(tensor)
-        dtype, shape, seed = self._described(local)
+        place = self._shards.of(tensor, local) if is_distributed(tensor) else None
+        dtype, shape, seed, shard = self._described(local, place)
         device = self._devices.get(local.device)
         if device is None:
             device = self._devices[local.device] = self._writer.string(str(local.device))
@@ -153,38 +167,47 @@ class Observer:
             fingerprint = digest.joined_digest(
                 [self._parts(part) for part in parts_of(local)], seed
             )
-            return Summary(dtype, device, shape, fingerprint, _NO_STATS, 0, None, None, None)
-        if local.device.type in DEVICES and not self._values:
+            return Summary(dtype, device, shape, fingerprint, _NO_STATS, 0, None, None, None, shard)
+        # The sketch of a shard needs its place, so a shard is always copied.
+        if local.device.type in DEVICES and not self._values and place is None:
             token = self.pending.add(row_major(local), seed)
             small = local.nbytes <= INLINE_BYTES
             value = bytes(local.nbytes) if small else None
             sketched = self._sketcher is not None and not small and _has_sketch(local.dtype)
             sketch = bytes(4 * SKETCH_WIDTH) if sketched else None
-            return Summary(dtype, device, shape, token, _NO_STATS, 0, sketch, value, None)
+            return Summary(dtype, device, shape, token, _NO_STATS, 0, sketch, value, None, shard)
         data = dense_cpu(local)
         fingerprint = digest.dense_digest(data, seed)
         if known is not None and known.digest == fingerprint and known.device == device:
             return known
-        stats, nonfinite, sketch = self._numbers(data)
+        stats, nonfinite, sketch = self._numbers(data, place)
         value, external = self._kept(data, fingerprint)
-        return Summary(dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external)
+        return Summary(
+            dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external, shard
+        )
 
     def _parts(self, part: torch.Tensor) -> bytes:
         return self._summarise(part.cpu()).digest
 
-    def _described(self, tensor: torch.Tensor) -> tuple[int, int, int]:
+    def _described(
+        self, tensor: torch.Tensor, place: Shard | None
+    ) -> tuple[int, int, int, tuple[int, int, int]]:
         shape: tuple[int, ...] = () if tensor.is_nested else tuple(tensor.shape)
-        key = (tensor.dtype, shape)
+        key = (tensor.dtype, shape, place)
         found = self._meta.get(key)
         if found is None:
-            name = str(tensor.dtype).removeprefix("torch.")
-            found = (
-                self._writer.string(name), self._writer.shape(shape), digest.seed_of(name, shape)
-            )  # fmt: skip
-            self._meta[key] = found
+            name, writer = str(tensor.dtype).removeprefix("torch."), self._writer
+            seed, shard = digest.seed_of(name, shape), _WHOLE
+            if place is not None:
+                seed = seed_of_shard(name, shape, place.offset, place.whole)
+                numbers = writer.shape(place.whole), writer.shape(place.offset)
+                shard = (*numbers, writer.string(place.layout))
+            found = self._meta[key] = writer.string(name), writer.shape(shape), seed, shard
         return found
 
-    def _numbers(self, dense: torch.Tensor) -> tuple[tuple[float, float, float], int, bytes | None]:
+    def _numbers(
+        self, dense: torch.Tensor, place: Shard | None = None
+    ) -> tuple[tuple[float, float, float], int, bytes | None]:
         dtype = dense.dtype
         if not dense.numel() or dtype is torch.bool:
             return _NO_STATS, 0, None
@@ -194,7 +217,8 @@ class Observer:
         flat = torch.view_as_real(dense).view(-1) if dtype.is_complex else dense.view(-1)
         if flat.dtype is not torch.float32:
             flat = flat.to(torch.float32)
-        if dense.numel() * dense.element_size() <= INLINE_BYTES:
+        elements = math.prod(place.whole) if place else dense.numel()
+        if elements * dense.element_size() <= INLINE_BYTES:
             # The value itself is kept, so there is nothing to estimate.
             return *_few_numbers(flat.tolist()), None
         norm = torch.linalg.vector_norm(flat).item()
@@ -202,8 +226,18 @@ class Observer:
         if self._sketcher is None:
             return (math.nan, math.nan, norm), nonfinite, None
         low, high = torch.aminmax(flat)
-        sketch = self._sketcher.sketch(flat).numpy().tobytes()
+        sketch = self._sketch(flat, dense, place).numpy().tobytes()
         return (low.item(), high.item(), norm), nonfinite, sketch
+
+    def _sketch(self, flat: torch.Tensor, dense: torch.Tensor, place: Shard | None) -> torch.Tensor:
+        assert self._sketcher is not None
+        if place is None:
+            return self._sketcher.sketch(flat)
+        if not dense.is_complex():
+            return self._sketcher.shard(flat, tuple(dense.shape), place.offset, place.whole)
+        # Real and imaginary parts are one dimension more.
+        shape, offset, whole = (*dense.shape, 2), (*place.offset, 0), (*place.whole, 2)
+        return self._sketcher.shard(flat, shape, offset, whole)
 
     def _kept(
         self, dense: torch.Tensor, fingerprint: bytes
@@ -261,12 +295,16 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
             # Reading would become part of the program's graph, or break its capture.
             raise Unobservable("captured into a CUDA graph, which is replayed unseen")
         return tensor
-    if hasattr(tensor, "to_local"):
-        local = tensor.to_local()
-        return readable(getattr(local, "elem", local))
+    if is_distributed(tensor):
+        return readable(local_tensor(tensor))
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         raise Unobservable(f"a {type(tensor).__name__}")
     return tensor.as_subclass(torch.Tensor)
+
+
+def what_is_written(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor whose version counts writes: of a distributed one its local part."""
+    return tensor._local_tensor if is_distributed(tensor) else tensor  # type: ignore[attr-defined,no-any-return]
 
 
 def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:

@@ -7,8 +7,9 @@ import torch
 from traceparity.recorder.guard import Guard
 from traceparity.recorder.location import user_location
 from traceparity.recorder.naming import Names
-from traceparity.recorder.observe import Observer, Summary, Unobservable
+from traceparity.recorder.observe import Observer, Summary
 from traceparity.recorder.settings import Settings
+from traceparity.recorder.shards import Unobservable
 from traceparity.recorder.window import Window
 from traceparity.tracefmt.records import Flag, Kind, Phase
 from traceparity.tracefmt.rows import Rows

@@ -13,7 +13,7 @@ from torch.utils.data._utils import worker
 from traceparity._version import __version__
 from traceparity.recorder import environment, sketch
 from traceparity.recorder.change_log import ChangeLog
-from traceparity.recorder.destination import destination, rank_and_world
+from traceparity.recorder.destination import destination, process_groups, rank_and_world
 from traceparity.recorder.guard import Guard, warn
 from traceparity.recorder.hooks import checkpoints
 from traceparity.recorder.hooks.backward import BackwardHooks
@@ -239,6 +239,7 @@ class Session:
             environment=self._surroundings or environment.environment(),
             capture=capture,
             session=self._session,
+            groups=process_groups(),
         )
 
 

@@ -8,6 +8,9 @@ from another place for each block: every element gets its own sign, so that diff
 constant or repeat along the tensor are estimated as well as random ones.
 """
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
@@ -47,27 +50,66 @@ class Sketcher:
         self._ones = torch.empty(0, device=device)
         self._offsets: list[int] = []
 
-    def sketch(self, flat: torch.Tensor) -> torch.Tensor:
-        """The sketch of a flat float32 tensor: 61 float32, on its device."""
+    def sketch(self, flat: torch.Tensor, first: int = 0) -> torch.Tensor:
+        """The sketch of a flat float32 tensor: 61 float32, on its device.
+
+        Args:
+            flat: The elements.
+            first: Index of the first one in the tensor of which they are a stretch.
+        """
         count = flat.numel()
-        if count <= BLOCK:
-            return self._block(flat, count, 0)
-        total = torch.zeros(SKETCH_WIDTH, device=self._device)
-        for block, start in enumerate(range(0, count, BLOCK)):
-            size = min(BLOCK, count - start)
-            total.add_(self._block(flat[start : start + size], size, self._offset(block)))
+        if first + count <= BLOCK:
+            return self._block(flat, 0, first)
+        total, done = torch.zeros(SKETCH_WIDTH, device=self._device), 0
+        while done < count:
+            block, inside = divmod(first + done, BLOCK)
+            size = min(BLOCK - inside, count - done)
+            total.add_(self._block(flat[done : done + size], self._offset(block), inside))
+            done += size
         return total
 
-    def _block(self, flat: torch.Tensor, count: int, offset: int) -> torch.Tensor:
-        rows = -(-count // SKETCH_WIDTH)
+    def shard(
+        self,
+        flat: torch.Tensor,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        whole: tuple[int, ...],
+    ) -> torch.Tensor:
+        """The sketch of a box of elements, each with the index that it has in the whole tensor.
+
+        Args:
+            flat: The elements of the box, flattened.
+            shape: Sizes of the box.
+            offset: Where in the whole tensor it begins.
+            whole: Shape of the whole tensor.
+        """
+        firsts, run = _stretches(shape, offset, whole)
+        if len(firsts) == 1:
+            return self.sketch(flat, int(firsts[0]))
+        total = np.zeros(SKETCH_WIDTH)
+        for part, index in _pieces(flat.numpy(), firsts, run):
+            block, inside = np.divmod(index, BLOCK)
+            offsets = np.array([self._offset(each) for each in range(int(block[-1]) + 1)])
+            places = offsets[block] + inside
+            signs = self._sign_table(int(places.max()) + 1).numpy()
+            total += np.bincount(index % SKETCH_WIDTH, part * signs[places], SKETCH_WIDTH)
+        return torch.from_numpy(total.astype(np.float32))
+
+    def _block(self, flat: torch.Tensor, offset: int, inside: int) -> torch.Tensor:
+        """Of elements that begin ``inside`` a block whose signs begin at ``offset``."""
+        count, lead = flat.numel(), inside % SKETCH_WIDTH
+        rows = -(-(lead + count) // SKETCH_WIDTH)
         padded = rows * SKETCH_WIDTH
         if padded > self._scratch.numel():
             self._grow(rows)
-        signs = self._sign_table(offset + count)
+        begin = offset + inside
+        signs = self._sign_table(begin + count)
         scratch = self._scratch
-        torch.mul(flat, signs[offset : offset + count], out=scratch[:count])
-        if padded != count:
-            scratch[count:padded].zero_()
+        if lead:
+            scratch[:lead].zero_()
+        torch.mul(flat, signs[begin : begin + count], out=scratch[lead : lead + count])
+        if padded != lead + count:
+            scratch[lead + count : padded].zero_()
         table = scratch[:padded].view(rows, SKETCH_WIDTH)
         if self._device != _CPU:
             # The product is faster on a CPU, and forbidden on a GPU that must be deterministic.
@@ -92,3 +134,32 @@ class Sketcher:
         while len(self._offsets) <= block:
             self._offsets.append(block_offset(len(self._offsets)))
         return self._offsets[block]
+
+
+def _stretches(
+    shape: tuple[int, ...], offset: tuple[int, ...], whole: tuple[int, ...]
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], int]:
+    """Where the box's unbroken stretches begin in the flattened whole, and how long each is."""
+    cut = max((dim for dim, size in enumerate(whole) if shape[dim] != size), default=0)
+    inner = math.prod(whole[cut + 1 :])
+    firsts, stride = np.zeros(1, np.int64), math.prod(whole[1:])
+    for dim in range(cut):
+        steps = (offset[dim] + np.arange(shape[dim], dtype=np.int64)) * stride
+        firsts = (firsts[:, None] + steps).reshape(-1)
+        stride //= whole[dim + 1]
+    return firsts + offset[cut] * inner, shape[cut] * inner
+
+
+def _pieces(
+    flat: np.ndarray[tuple[int], np.dtype[np.float32]],
+    firsts: np.ndarray[tuple[int], np.dtype[np.int64]],
+    run: int,
+) -> Iterator[
+    tuple[np.ndarray[tuple[int], np.dtype[np.float32]], np.ndarray[tuple[int], np.dtype[np.int64]]]
+]:
+    """The elements with their indices in the whole tensor, about a block of them at once."""
+    many = max(1, BLOCK // run)
+    along = np.arange(run, dtype=np.int64)
+    for start in range(0, len(firsts), many):
+        index = (firsts[start : start + many, None] + along).reshape(-1)
+        yield flat[start * run : start * run + len(index)], index

@@ -5,17 +5,27 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from traceparity.tracefmt import limits
 from traceparity.tracefmt.errors import TraceFormatError
 from traceparity.tracefmt.payload import Fields, pack_map, unpack_map
 from traceparity.tracefmt.plain import decode_plain, encode_plain
-from traceparity.tracefmt.records import SKETCH_WIDTH, Columns, Flag, Header, Kind
+from traceparity.tracefmt.records import (
+    SKETCH_WIDTH,
+    Columns,
+    Flag,
+    Header,
+    Kind,
+    ProcessGroup,
+)
 from traceparity.tracefmt.rows import ROW, Part
 from traceparity.tracefmt.tables import Tables
 
 COLUMNS = tuple(ROW.names or ())
 """The columns of a chunk, in the order of `docs/format.md`."""
+SHARD_COLUMNS = ("whole", "offset", "layout")
+"""Columns of version 1.1; a chunk without shards has none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,7 @@ def pack_header(header: Header) -> bytes:
     fields = asdict(header)
     # The prefix says it, and must be believed before anything else is.
     del fields["format_version"]
+    fields["groups"] = [asdict(group) for group in header.groups]
     payload = encode_plain(fields)
     if len(payload) > limits.MAX_HEADER:
         raise ValueError(f"a header of {len(payload)} bytes (limit {limits.MAX_HEADER})")
@@ -77,10 +88,20 @@ def unpack_header(payload: bytes, version: tuple[int, int]) -> Header:
             environment=_typed(data["environment"], dict),
             capture=_typed(data["capture"], dict),
             session=_typed(data["session"], str),
+            groups=tuple(map(_group, _typed(data.get("groups", []), list))),
             format_version=version,
         )
     except (KeyError, TypeError) as error:
         raise TraceFormatError(f"the header is damaged: {error!r}") from error
+
+
+def _group(data: Any) -> ProcessGroup:
+    fields = _typed(data, dict)
+    return ProcessGroup(
+        name=_typed(fields["name"], str),
+        ranks=tuple(_typed(rank, int) for rank in _typed(fields["ranks"], list)),
+        backend=_typed(fields["backend"], str),
+    )
 
 
 def _typed(value: Any, kind: type) -> Any:
@@ -104,11 +125,16 @@ def pack_chunk(info: ChunkInfo, part: Part, tables: Mapping[str, Any]) -> bytes:
             "parameters_digest": info.parameters_digest,
             "tables": tables,
             "rows": len(table),
-            "columns": {name: table[name].tobytes() for name in COLUMNS},
+            "columns": {name: table[name].tobytes() for name in _used_columns(table)},
             "sketches": part.sketches,
             "values": part.values,
         }
     )
+
+
+def _used_columns(table: npt.NDArray[np.void]) -> list[str]:
+    lacking = SHARD_COLUMNS if not table["layout"].any() else ()
+    return [name for name in COLUMNS if name not in lacking]
 
 
 def unpack_chunk(payload: bytes) -> tuple[ChunkInfo, Fields]:
@@ -142,7 +168,12 @@ def unpack_columns(fields: Fields, tables: Tables) -> Columns:
     count, columns = fields.natural("rows"), fields.fields("columns")
     if count > limits.MAX_ROWS:
         raise fields.error(f"{count} rows (limit {limits.MAX_ROWS})")
-    views = {name: columns.array(name, ROW[name], count) for name in COLUMNS}
+    views = {
+        name: columns.array(name, ROW[name], count)
+        if name not in SHARD_COLUMNS or columns.has(name)
+        else np.zeros(count, ROW[name])
+        for name in COLUMNS
+    }
     sketches = fields.array("sketches", ("<f4", SKETCH_WIDTH))
     result = Columns(**views, sketches=sketches, values=fields.data("values"))
     if count:
@@ -161,6 +192,9 @@ def _check_references(columns: Columns, tables: Tables) -> None:
     sound = (
         columns.site.max() < len(tables.sites)
         and columns.shape.max() < len(tables.shapes)
+        and columns.whole.max() < len(tables.shapes)
+        and columns.offset.max() < len(tables.shapes)
+        and columns.layout.max() < len(tables.strings)
         and columns.dtype.max() < len(tables.strings)
         and columns.device.max() < len(tables.strings)
         and columns.kind.max() <= max(Kind)

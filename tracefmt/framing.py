@@ -27,7 +27,7 @@ from traceparity.tracefmt.source import Source
 MAGIC = b"\x89TPT\r\n\x1a\n"
 """Begins every trace. Like PNG's: not text, and broken by any line-end conversion."""
 END_MAGIC = b"TPTend\r\n"
-VERSION = (1, 0)
+VERSION = (1, 1)
 """History: 1.0 first release."""
 
 SYNC = b"\xf1TPr"

@@ -61,7 +61,7 @@ class Flag(enum.IntFlag):
     EXTERNAL_VALUE = 64
     """The value lies in value records of its own, not in the chunk."""
     SHARDED = 128
-    """A local shard of a distributed tensor."""
+    """A shard of a distributed tensor: one of the parts that the ranks hold of it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -109,6 +109,21 @@ class NotObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """A group of processes that exchange tensors, as this process knows it.
+
+    Attributes:
+        name: What torch or the program calls it; of a mesh's dimension its name.
+        ranks: The global ranks in it, in their order in the group.
+        backend: What carries the tensors: ``gloo``, ``nccl``, ...
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    backend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Header:
     """What is known when recording begins.
 
@@ -122,6 +137,7 @@ class Header:
         environment: Devices, determinism switches, git state, allowed environment variables.
         capture: The capture settings.
         session: Identifies the recording; equal for all processes of one run.
+        groups: The process groups that this process was in when it made its first step.
         format_version: ``(major, minor)`` of the file format.
     """
 
@@ -134,7 +150,8 @@ class Header:
     environment: Mapping[str, Any] = field(default_factory=dict)
     capture: Mapping[str, Any] = field(default_factory=dict)
     session: str = ""
-    format_version: tuple[int, int] = (1, 0)
+    groups: tuple[ProcessGroup, ...] = ()
+    format_version: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +212,12 @@ class Columns:
         dtype: ``(n,)`` uint32, index into ``Trace.strings``; 0 (the empty string) for no tensor.
         device: ``(n,)`` uint32, index into ``Trace.strings``.
         shape: ``(n,)`` uint32, index into ``Trace.shapes``; 0 (the shape ``()``) for no tensor.
+        whole: ``(n,)`` uint32, index into ``Trace.shapes``: of a shard the shape of the whole
+            tensor; 0 for any other row.
+        offset: ``(n,)`` uint32, index into ``Trace.shapes``: of a shard where in the whole tensor
+            its first element is.
+        layout: ``(n,)`` uint32, index into ``Trace.strings``: of a shard how the whole tensor is
+            laid out over the ranks.
         digest: ``(n, 2)`` uint64, 128 bits over bytes, dtype and shape.
         stats: ``(n, 3)`` float32: minimum, maximum, L2 norm; NaN where not taken.
         nonfinite: ``(n,)`` uint32, infinities and NaNs in the tensor.
@@ -215,6 +238,9 @@ class Columns:
     dtype: npt.NDArray[np.uint32]
     device: npt.NDArray[np.uint32]
     shape: npt.NDArray[np.uint32]
+    whole: npt.NDArray[np.uint32]
+    offset: npt.NDArray[np.uint32]
+    layout: npt.NDArray[np.uint32]
     digest: npt.NDArray[np.uint64]
     stats: npt.NDArray[np.float32]
     nonfinite: npt.NDArray[np.uint32]

@@ -27,6 +27,9 @@ ROW = np.dtype(
         ("dtype", "<u4"),
         ("device", "<u4"),
         ("shape", "<u4"),
+        ("whole", "<u4"),
+        ("offset", "<u4"),
+        ("layout", "<u4"),
         ("digest", "<u8", 2),
         ("stats", "<f4", 3),
         ("nonfinite", "<u4"),
@@ -36,7 +39,8 @@ ROW = np.dtype(
     ]
 )
 """A row as it lies in memory; each field is a column of a chunk, with this type."""
-_PACK = struct.Struct("<IIIBHIII16sfffIiqQ").pack
+_PACK = struct.Struct("<IIIBHIIIIII16sfffIiqQ").pack
+_WHOLE = (0, 0, 0)
 _NO_STATS = (math.nan, math.nan, math.nan)
 _SKETCH_BYTES = 4 * SKETCH_WIDTH
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
@@ -108,6 +112,7 @@ class Rows:
         sketch: Any = None,
         value: bytes | None = None,
         external: tuple[int, int] | None = None,
+        shard: tuple[int, int, int] = _WHOLE,
     ) -> None:
         """Append a tensor summary.
 
@@ -125,6 +130,8 @@ class Rows:
             sketch: A buffer of 61 float32, or None.
             value: The tensor's bytes, to be kept in the chunk.
             external: Offset and length of the tensor's bytes in value records.
+            shard: Of a shard the shape ids of the whole tensor and of the shard's place in it, and
+                the string id of the layout.
 
         Raises:
             ValueError: The value is too long for a chunk.
@@ -144,12 +151,12 @@ class Rows:
             flags |= Flag.EXTERNAL_VALUE
         try:
             row = _PACK(
-                site, call, microbatch, Kind.TENSOR, flags, dtype, device, shape, digest,
+                site, call, microbatch, Kind.TENSOR, flags, dtype, device, shape, *shard, digest,
                 *stats, nonfinite, sketch_row, offset, length,
             )  # fmt: skip
         except OverflowError:
             row = _PACK(
-                site, call, microbatch, Kind.TENSOR, flags, dtype, device, shape, digest,
+                site, call, microbatch, Kind.TENSOR, flags, dtype, device, shape, *shard, digest,
                 *map(_single, stats), nonfinite, sketch_row, offset, length,
             )  # fmt: skip
         self.data += row
@@ -161,7 +168,7 @@ class Rows:
         offset = len(self.values)
         self.values += encoded
         self.data += _PACK(
-            site, call, microbatch, kind, flags, 0, 0, 0, scalar_digest(encoded),
+            site, call, microbatch, kind, flags, 0, 0, 0, *_WHOLE, scalar_digest(encoded),
             *_NO_STATS, 0, -1, offset, len(encoded),
         )  # fmt: skip
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from traceparity.recorder.observe import Summary, Unobservable
+from traceparity.recorder.observe import Summary
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import Recording, plain_value
+from traceparity.recorder.shards import Unobservable
 from traceparity.tracefmt.records import Flag, Phase
 
 

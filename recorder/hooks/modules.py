@@ -19,9 +19,9 @@ from traceparity.recorder.hooks.optimizers import OptimizerHooks
 from traceparity.recorder.hooks.state import StateHooks
 from traceparity.recorder.leaves import leaves, tensors
 from traceparity.recorder.naming import ModuleEntry, join, transient_entry
-from traceparity.recorder.observe import Unobservable
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
+from traceparity.recorder.shards import Unobservable
 from traceparity.tracefmt.records import Flag, Phase
 from traceparity.tracefmt.rows import Rows
 

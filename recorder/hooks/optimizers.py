@@ -8,10 +8,10 @@ from torch.optim import optimizer as torch_optimizer
 
 from traceparity.recorder.change_log import ChangeLog
 from traceparity.recorder.hooks.gradients import GradientHooks
-from traceparity.recorder.observe import Unobservable
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import UNWANTED, Recording, one_number, plain_value
 from traceparity.recorder.registry import Registry
+from traceparity.recorder.shards import Unobservable
 from traceparity.tracefmt.records import Flag, Kind, Phase
 
 _SWITCHES = frozenset(

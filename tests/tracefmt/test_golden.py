@@ -1,4 +1,4 @@
-"""Every reader of version 1 reads what version 1.0 wrote; equal content has an equal digest."""
+"""Every reader of version 1 reads what earlier ones wrote; equal content has an equal digest."""
 
 import importlib.util
 from pathlib import Path
@@ -52,6 +52,20 @@ def test_the_digests_of_version_1_stay(opened, name):
         for number, digest in enumerate(trace.steps[0].phase_digests)
         if any(digest)
     } == PHASE_DIGESTS
+
+
+def test_the_golden_file_with_shards_is_read_in_full(opened):
+    trace = opened(GOLDEN / "v1.1-shards.trace")
+
+    assert trace.header == MAKER.SHARDS_HEADER
+    assert [read_step(trace, step.number) for step in trace.steps] == list(MAKER.SHARDS)
+
+
+def test_a_file_of_version_1_0_has_no_groups_and_no_shards(opened):
+    trace = opened(GOLDEN / FILES[0])
+
+    assert trace.header.groups == ()
+    assert not any(trace.columns(step.number).layout.any() for step in trace.steps)
 
 
 def test_what_the_golden_files_say_of_their_end(opened):

@@ -107,6 +107,6 @@ def test_reserved_bits_are_protected_but_not_judged(tmp_path, opened):
 def test_the_version_of_a_written_file_is_in_its_prefix_only(tmp_path, opened):
     path = write(tmp_path / "a.trace", sample(1))
 
-    assert path.read_bytes()[8:12] == b"\x01\x00\x00\x00"
+    assert path.read_bytes()[8:12] == b"\x01\x00\x01\x00"
     assert "format_version" not in _header(path)
-    assert opened(path).header.format_version == (1, 0)
+    assert opened(path).header.format_version == (1, 1)

@@ -37,6 +37,9 @@ class Seen:
     sketch: bytes | None = None
     value: bytes | None = None
     external: bool = False
+    whole: tuple[int, ...] = ()
+    offset: tuple[int, ...] = ()
+    layout: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def add(writer: Writer, rows: Rows, seen: Seen) -> None:
         seen.sketch,
         inline,
         external,
+        (writer.shape(seen.whole), writer.shape(seen.offset), writer.string(seen.layout)),
     )
 
 
@@ -171,7 +175,15 @@ def _seen(trace: Trace, columns: Columns, row: int) -> Seen:
         sketch=None if sketch_row < 0 else columns.sketches[sketch_row].tobytes(),
         value=trace.value(columns, row),
         external=bool(flags & Flag.EXTERNAL_VALUE),
+        whole=trace.shapes[columns.whole[row]],
+        offset=trace.shapes[columns.offset[row]],
+        layout=trace.strings[columns.layout[row]],
     )
+
+
+_SHARD: dict[str, Any] = {
+    "flags": int(Flag.SHARDED), "whole": (8,), "offset": (6,), "layout": "Shard(dim=0) on dp=8",
+}  # fmt: skip
 
 
 def sample(steps: int = 3) -> Sequence[Step]:
@@ -184,7 +196,8 @@ def sample(steps: int = 3) -> Sequence[Step]:
                 scalar("f00f", "digest", phase=Phase.STATE, flags=Flag.CONTEXT),
                 Seen(digest=bytes([number]) * 16, sketch=sketch(number), stats=bytes(12)),
                 Seen(call=1, digest=bytes([number + 1]) * 16, value=b"\x01\x02\x03\x04"),
-                Seen(component=f"block.{number}", shape=(number,), nonfinite=9, microbatch=1),
+                Seen(component=f"block.{number}", shape=(number,), nonfinite=9, microbatch=1,
+                     **_SHARD if number == 1 else {}),
                 Seen(phase=Phase.GRADIENT, field="grad", value=bytes(range(200)), external=True,
                      digest=bytes([7, number]) * 8, dtype="bfloat16", device="cuda:0"),
                 scalar({"lr": 0.1, "betas": [0.9, 0.999]}, flags=Flag.STATEFUL),

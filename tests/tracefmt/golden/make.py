@@ -1,18 +1,19 @@
 """Makes the golden files of the current format version: ``python tests/tracefmt/golden/make.py``.
 
-They show that every later reader reads what version 1.0 wrote, so existing files are never made
-anew. A new minor version gets a folder of its own.
+They show that every later reader reads what an earlier version wrote, so existing files are never
+made anew. Those of version 1.0 hold ``STEPS``, the one of version 1.1 holds ``SHARDS``.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parents[2]), str(HERE.parent)]
 
-from trace_story import Seen, Step, scalar, sketch, write_step  # noqa: E402 - needs the path
+from trace_story import Seen, Step, scalar, sketch, write, write_step  # noqa: E402 - needs the path
 
-from traceparity.tracefmt.records import Flag, Header, Kind, Phase  # noqa: E402
+from traceparity.tracefmt.records import Flag, Header, Kind, Phase, ProcessGroup  # noqa: E402
 from traceparity.tracefmt.writer import Writer  # noqa: E402
 
 HEADER = Header(
@@ -25,6 +26,12 @@ HEADER = Header(
     environment={"deterministic": True, "threads": 2, "devices": ["cpu"], "git": None},
     capture={"level": "sketch", "digest": "xxh3-128"},
     session="golden",
+    format_version=(1, 0),
+)
+SHARDS_HEADER = replace(
+    HEADER,
+    groups=(ProcessGroup("dp", (0, 1), "gloo"), ProcessGroup("", (1,))),
+    format_version=(1, 1),
 )
 STEPS = (
     Step(
@@ -59,6 +66,18 @@ STEPS = (
         tail=True,
     ),
 )  # fmt: skip
+SHARDS = (
+    Step(
+        0,
+        (
+            Seen(Phase.OPTIMIZER, "wte.weight", "value", shape=(1, 3), whole=(3, 3), offset=(2, 0),
+                 layout="Shard(dim=0) on dp=2", flags=Flag.STATEFUL | Flag.SHARDED,
+                 sketch=sketch(1.5), stats=b"\0\0\x80?" * 3),
+            scalar(0.1, "lr"),
+        ),
+    ),
+    Step(1, (Seen(Phase.OPTIMIZER, "bias", "value", flags=Flag.STATEFUL),), tail=True),
+)  # fmt: skip
 NOTE = ("block.fused", "torch.compile: inside of a compiled region")
 
 
@@ -79,5 +98,4 @@ def make(path: Path, *, close: bool) -> None:
 
 
 if __name__ == "__main__":
-    make(HERE / "v1.0-complete.trace", close=True)
-    make(HERE / "v1.0-cut.trace", close=False)
+    write(HERE / "v1.1-shards.trace", SHARDS, header=SHARDS_HEADER)

@@ -13,6 +13,10 @@ from traceparity.recorder.registry import Registry
 from traceparity.tracefmt.records import Flag, Phase
 
 
+_FROM_METRIC = frozenset({"best", "mode_worse"})
+"""Counters that are the metric again: like it they explain, and the rates that result decide."""
+
+
 class SchedulerHooks:
     """Sees the outermost ``step`` of each scheduler; constructors and inner steps do not count."""
 
@@ -64,7 +68,8 @@ class SchedulerHooks:
         metric = args[1] if len(args) > 1 else kwargs.get("metrics")
         name = self.registry.name(scheduler)
         if metric is not None:
-            self._recording.value(Phase.SCHEDULER, name, "metric", metric)
+            # Ranks may each have their own: what comes of it is the rates.
+            self._recording.value(Phase.SCHEDULER, name, "metric", metric, Flag.CONTEXT)
         optimizer = getattr(scheduler, "optimizer", None)
         if optimizer is not None:
             owner = self._optimizers.name(optimizer)
@@ -97,7 +102,10 @@ class SchedulerHooks:
         self, phase: Phase, scheduler: Any, name: str, *, always: bool, flags: int
     ) -> None:
         for key, value in scheduler_numbers(scheduler, settings=False):
-            self._log.plain(phase, f"{name}.{key}", "value", value, always=always, flags=flags)
+            extra = Flag.CONTEXT if key in _FROM_METRIC else 0
+            self._log.plain(
+                phase, f"{name}.{key}", "value", value, always=always, flags=flags | extra
+            )
 
 
 def scheduler_numbers(scheduler: Any, *, settings: bool) -> list[tuple[str, Any]]:

@@ -12,7 +12,6 @@ from traceparity.recorder.recording import Recording, is_plain, one_number, plai
 from traceparity.recorder.registry import Registry
 from traceparity.tracefmt.records import Flag, Phase
 
-
 _FROM_METRIC = frozenset({"best", "mode_worse"})
 """Counters that are the metric again: like it they explain, and the rates that result decide."""
 

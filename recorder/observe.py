@@ -304,7 +304,7 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
 
 def what_is_written(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor whose version counts writes: of a distributed one its local part."""
-    return tensor._local_tensor if is_distributed(tensor) else tensor  # type: ignore[attr-defined,no-any-return]
+    return tensor._local_tensor if is_distributed(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:

@@ -149,17 +149,12 @@ class Rows:
         elif external is not None:
             offset, length = external
             flags |= Flag.EXTERNAL_VALUE
+        first = (site, call, microbatch, Kind.TENSOR, flags, dtype, device, shape, *shard, digest)
+        last = (nonfinite, sketch_row, offset, length)
         try:
-            row = _PACK(
-                site, call, microbatch, Kind.TENSOR, flags, dtype, device, shape, *shard, digest,
-                *stats, nonfinite, sketch_row, offset, length,
-            )  # fmt: skip
+            self.data += _PACK(*first, *stats, *last)
         except OverflowError:
-            row = _PACK(
-                site, call, microbatch, Kind.TENSOR, flags, dtype, device, shape, *shard, digest,
-                *map(_single, stats), nonfinite, sketch_row, offset, length,
-            )  # fmt: skip
-        self.data += row
+            self.data += _PACK(*first, *map(_single, stats), *last)
 
     def plain(
         self, site: int, call: int, microbatch: int, kind: int, flags: int, encoded: bytes

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -21,9 +22,9 @@ def parse_output(text: str) -> tuple[str, Path | None]:
     return name, Path(path) if path else None
 
 
-def wants_colour(path: Path | None = None) -> bool:
+def wants_colour(path: Path | None = None, stream: TextIO | None = None) -> bool:
     """Whether a report is read on a terminal by someone who has not refused colour."""
-    return path is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return path is None and (stream or sys.stdout).isatty() and "NO_COLOR" not in os.environ
 
 
 def write_report(text: str, path: Path | None) -> None:

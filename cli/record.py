@@ -9,12 +9,17 @@ import click
 
 from traceparity import _version
 from traceparity.cli.exits import Exit
+from traceparity.cli.outputs import wants_colour
 from traceparity.recorder.launch import LaunchError, Order, default_out, run
 from traceparity.recorder.settings import LEVELS, Settings, settings_from, settings_from_file
 from traceparity.tracefmt.errors import TraceparityError
 
 FAILED = 125
 """Exit status when recording itself cannot begin; a program's own status always wins."""
+DIVERGED = 121
+"""Exit status of a run that was found at fault by what it was judged by."""
+UNJUDGED = 122
+"""Exit status of a run that ended well and could not be judged."""
 
 
 @click.command(
@@ -23,7 +28,8 @@ FAILED = 125
         "help_option_names": ["-h", "--help"],
     },
     epilog="The exit status is the program's own; 125 when recording cannot begin, 126 and 127"
-    " when the program cannot be run or found.",
+    " when the program cannot be run or found. With --against 121 for a run that parts from the"
+    " reference, 122 for one that ended well and could not be judged.",
 )
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), help="Trace to write [<script>.trace]."
@@ -37,6 +43,24 @@ FAILED = 125
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Sites to leave out (repeatable).")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file [pyproject.toml].")
 @click.option("--rank", type=click.IntRange(min=0), help="Rank, where no launcher says it.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="TRACE",
+    help="Compare each step with an archived trace; stop where the run parts from it.",
+)
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    metavar="FILE|PRESET",
+    help="The relation to the archived trace.",
+)
+@click.option(
+    "--stop-after",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Go on for N steps after the first divergence [0].",
+)
 @click.option("-m", "module", is_flag=True, help="TARGET is a module, as for python -m.")
 @click.option("-v", "--verbose", is_flag=True, help="Say on stderr how it went.")
 @click.version_option(_version.__version__, prog_name="tp-record")
@@ -49,6 +73,9 @@ def record(
     rank: int | None,
     module: bool,
     verbose: bool,
+    against: Path | None,
+    policy: Path | None,
+    stop_after: int | None,
     **options: object,
 ) -> None:
     """Run TARGET and record its training to a trace file.
@@ -72,7 +99,37 @@ def record(
         rank=rank,
         verbose=verbose or _is_terminal(),
     )
-    sys.exit(run(order))
+    if against is None:
+        if policy is not None or stop_after is not None:
+            raise click.UsageError("--policy and --stop-after go with --against")
+        sys.exit(run(order))
+    sys.exit(_run_against(order, against, policy, stop_after or 0))
+
+
+def _run_against(order: Order, reference: Path, policy_file: Path | None, stop_after: int) -> int:
+    from traceparity.differ.policy_options import with_options
+    from traceparity.differ.report_text import as_text
+    from traceparity.differ.result import Outcome
+    from traceparity.verify.live import Live
+    from traceparity.verify.live_diff import Against
+
+    if reference.resolve() == order.out.resolve():
+        raise TraceparityError(f"{reference} cannot be both the reference and the output")
+    against = Against(reference, with_options(policy_file))
+    live = Live(order.out, [against.judge_of], stop_after=stop_after)
+    status = run(order, live.watch)
+    outcome = Outcome.ABSTAIN
+    if order.out.exists():
+        try:
+            result = against.conclude(order.out)
+        except TraceparityError as error:
+            click.echo(f"tp-record: {error}", err=True)
+        else:
+            outcome = result.outcome
+            click.echo(as_text(result, colour=wants_colour(stream=sys.stderr)), err=True, nl=False)
+    if live.findings or outcome is Outcome.FAIL:
+        return DIVERGED
+    return status or (Exit.PASS if outcome is Outcome.PASS else UNJUDGED)
 
 
 def _settings(config: Path | None, options: dict[str, object]) -> Settings:

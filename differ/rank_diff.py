@@ -8,15 +8,16 @@ from traceparity.differ.accumulation import Accumulation
 from traceparity.differ.errors import AlignmentError
 from traceparity.differ.evidence import evidence_for
 from traceparity.differ.growth import growth_point
-from traceparity.differ.metrics import Metrics
-from traceparity.differ.policy import PHASES, Policy
+from traceparity.differ.one_sided_step import one_sided_step
+from traceparity.differ.policy import Policy
 from traceparity.differ.result import Compared, Divergence, GrowthPoint
 from traceparity.differ.settings_evidence import root_class
 from traceparity.differ.sites import JointSites
-from traceparity.differ.step_diff import StepReport, compare_steps
-from traceparity.differ.step_pair import Side, StepPair
+from traceparity.differ.step_diff import StepReport
+from traceparity.differ.step_judge import StepJudge
+from traceparity.differ.step_pair import Side
 from traceparity.differ.step_view import FIRST_BATCH, Steps
-from traceparity.differ.steps import StepAlignment, align_steps, first_phase, is_windowed
+from traceparity.differ.steps import StepAlignment, align_steps, is_windowed
 from traceparity.differ.stillness import Stillness
 from traceparity.differ.types import TypeTable
 from traceparity.tracefmt.records import Phase, StepEntry
@@ -83,17 +84,18 @@ class RankDiff:
         self._rank = rank
         self._expect_end = expect_end
         self._expected = expected
-        self._sites = JointSites(reference.sites, target.sites, policy)
+        sites = JointSites(reference.sites, target.sites, policy)
         self._accumulation: Accumulation | None = None
         if policy.align.kind == "accumulation":
-            joined = self._accumulation = Accumulation(reference, target, self._sites, policy)
+            joined = self._accumulation = Accumulation(reference, target, sites, policy)
             reference, target, policy = joined.reference, joined.target, joined.policy
         self._policy = policy
-        self._reference = Side(Steps(reference, self._sites, self._sites.reference, policy))
-        self._target = Side(Steps(target, self._sites, self._sites.target, policy))
+        self._reference = Side(Steps(reference, sites, sites.reference, policy))
+        self._target = Side(Steps(target, sites, sites.target, policy))
+        types = TypeTable(reference, target)
+        self._judge = StepJudge(rank, policy, sites, self._reference, self._target, types)
         self._stillness = Stillness()
         self._unmatched: dict[str, None] = {}
-        self._types = TypeTable(reference, target)
         self._report = RankReport(compared=Compared(ranks=1), declared=set(policy.align.phases))
         self._phases = [Phase[name.upper()] for name in policy.align.phases]
 
@@ -132,17 +134,13 @@ class RankDiff:
         for number, target_number in alignment.pairs:
             self._stillness.take(self._reference.steps.entries[number])
             miscount = self._accumulation and self._accumulation.miscount(number)
-            if not miscount and self._equal_by_index(number, target_number):
+            if not miscount and self._judge.equal_by_index(number, target_number):
                 # The index of a damaged file is no evidence of what the file holds.
                 self._reference.trace.verify_step(number)
                 self._target.trace.verify_step(target_number)
                 self._skip(self._reference.steps.entries[number])
                 continue
-            pair = StepPair(
-                self._rank, self._policy, self._sites, self._reference, self._target,
-                number, target_number, self._types, equal_before,
-            )  # fmt: skip
-            step_report = compare_steps(pair)
+            step_report = self._judge.compare(number, target_number, equal_before=equal_before)
             if miscount:
                 step_report.add_before_batches(miscount.divergence(self._rank, FIRST_BATCH))
             equal_before = equal_before and step_report.identical
@@ -168,22 +166,6 @@ class RankDiff:
     def _begin_together(self, alignment: StepAlignment) -> bool:
         firsts = self._reference.steps.numbers[0], self._target.steps.numbers[0]
         return alignment.pairs[:1] == (firsts,)
-
-    def _equal_by_index(self, number: int, target_number: int) -> bool:
-        align = self._policy.align
-        if align.device == "compare" or align.evaluation == "compare" or align.rename:
-            return False
-        if self._sites.ignored.all():
-            # The index would count what the policy leaves out: a pass without a comparison.
-            return False
-        captures = [side.trace.header.capture for side in (self._reference, self._target)]
-        if captures[0].get("digest") != captures[1].get("digest"):
-            return False
-        digests = self._reference.steps.entries[number].phase_digests
-        others = self._target.steps.entries[target_number].phase_digests
-        if len(self._phases) == len(PHASES):
-            return bool(digests == others)
-        return all(digests[phase] == others[phase] for phase in self._phases)
 
     def _take(self, step_report: StepReport) -> None:
         report = self._report
@@ -219,28 +201,12 @@ class RankDiff:
                     f"{len(steps)} steps of the {name} have no counterpart"
                 )
             elif steps and other.trace.complete:
-                self._report.divergences.append(self._one_sided_step(name, side, steps[0]))
+                entry = side.steps.entries[steps[0]]
+                self._report.divergences.append(
+                    one_sided_step(self._rank, entry, alignment.offset, in_target=name == "target")
+                )
             if not other.trace.complete and (self._expect_end or other_name == "reference"):
                 self._report.abstain.append(_cut_off(other_name, other))
-
-    def _one_sided_step(self, name: str, side: Side, number: int) -> Divergence:
-        offset = self._report.alignment.offset if self._report.alignment else 0
-        in_reference = name == "reference"
-        phase = first_phase(side.steps.entries[number])
-        return Divergence(
-            rank=self._rank,
-            step=number if in_reference else number + offset,
-            target_step=number - offset if in_reference else number,
-            microbatch=0,
-            call=0,
-            phase=phase,
-            component="",
-            field="step",
-            kind="missing" if in_reference else "extra",
-            reference=None,
-            target=None,
-            metrics=Metrics(),
-        )
 
 
 def _allowed(sites: list[str]) -> str:

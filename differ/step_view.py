@@ -1,6 +1,7 @@
 """One step of one trace, its rows translated to joint numbers and sorted into blocks."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from traceparity.differ.observation import Observation, observe
 from traceparity.differ.policy import PHASES, Policy
 from traceparity.differ.sites import Ids, JointSites, SideTable
 from traceparity.tracefmt import limits
-from traceparity.tracefmt.records import Columns, Flag, Kind, Phase
+from traceparity.tracefmt.records import Columns, Flag, Kind, Phase, StepEntry
 
 if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
@@ -167,6 +168,14 @@ class Steps:
         else:
             self._kept.move_to_end(number)
         return view
+
+    def extend(self, entries: Iterable[StepEntry]) -> None:
+        """Take in steps that a growing trace has got since, or that got more."""
+        for entry in entries:
+            if entry.number not in self.entries:
+                self.numbers.append(entry.number)
+            self.entries[entry.number] = entry
+            self._kept.pop(entry.number, None)
 
     def location(self, site: int) -> str:
         """The source line that first led to a site in this trace; empty where unknown."""

@@ -38,7 +38,7 @@ def align_steps(
     Raises:
         AlignmentError: The offset cannot be found, or no step lines up with another.
     """
-    offset, how = _offset(reference, target, policy, expected)
+    offset, how = step_offset(reference, target, policy, expected)
     theirs = _trained(target)
     ours = [number for number in _trained(reference) if number >= offset]
     shifted = {number + offset for number in theirs}
@@ -59,7 +59,14 @@ def align_steps(
     )
 
 
-def _offset(reference: Side, target: Side, policy: Policy, expected: int | None) -> tuple[int, str]:
+def step_offset(
+    reference: Side, target: Side, policy: Policy, expected: int | None = None
+) -> tuple[int, str]:
+    """The reference step of the target's step 0, and where that is known from.
+
+    Raises:
+        AlignmentError: It cannot be found.
+    """
     if policy.align.kind != "resume":
         return 0, "declared"
     if policy.align.step_offset is not None:

@@ -5,15 +5,17 @@ import itertools
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from traceparity.recorder.forwarding import Forwarding
 from traceparity.recorder.output import make_ready, trace_files
+from traceparity.recorder.processes import runs
 from traceparity.recorder.settings import Settings
 from traceparity.tracefmt import framing
 from traceparity.tracefmt.codec import unpack_header
@@ -99,8 +101,16 @@ def default_out(target: Sequence[str]) -> Path:
     return Path("python.trace" if target[0].startswith("-") else f"{Path(target[0]).name}.trace")
 
 
-def run(order: Order) -> int:
+Watch = Callable[[subprocess.Popen[bytes]], None]
+"""Called with the program when it runs; returns when there is nothing more to watch for."""
+
+
+def run(order: Order, watch: Watch | None = None) -> int:
     """Run the command to its end and see that its traces have an index.
+
+    Args:
+        order: What to run and how to record it.
+        watch: Looks at the program while it runs, and may make it end.
 
     Returns:
         The program's own exit status; 128 + n for one that was ended by signal n.
@@ -118,11 +128,13 @@ def run(order: Order) -> int:
             child = forwarding.start(command, environment)
         except OSError as error:
             raise LaunchError(f"{order.target[0]}: {error.strerror}", NOT_RUNNABLE) from error
+        if watch is not None:
+            watch(child)
         status = exit_status(child.wait())
         for problem in finish_traces(order.out, status):
-            _say(problem)
+            say(problem)
         if not trace_files(order.out):
-            _say(why_nothing(order.out, anyone=bool(os.path.getsize(attached.name))))
+            say(why_nothing(order.out, anyone=bool(os.path.getsize(attached.name))))
     return status
 
 
@@ -188,16 +200,7 @@ def _still_writing(path: Path) -> int | None:
         version, head = framing.read_beginning(source)
         header = unpack_header(framing.read_payload(source, head), version)
     process = int(header.process.get("pid", 0))
-    return process if _runs(process) else None
-
-
-def _runs(process: int) -> bool:
-    try:
-        status = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    # One that nobody has waited for yet is dead all the same.
-    return status.rpartition(")")[2].split()[0] != "Z"
+    return process if runs(process) else None
 
 
 def why_nothing(out: Path, *, anyone: bool) -> str:
@@ -210,7 +213,8 @@ def why_nothing(out: Path, *, anyone: bool) -> str:
     )
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
+    """Tell people something on stderr, in a line that is recognised as ours."""
     # A reader of our stderr that went away must not change the status that we report.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"traceparity: {message}\n")

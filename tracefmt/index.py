@@ -216,6 +216,11 @@ class IndexBuilder:
         del self._chunks[-CHUNK.itemsize * self.parts :]
         self.last, self.parts, self._digests = None, 0, PhaseDigests()
 
+    def newest(self) -> StepEntry:
+        """The last step as far as it is there; there must be one."""
+        rows, places = self._steps[-STEP.itemsize :], self._chunks[-CHUNK.itemsize * self.parts :]
+        return Steps(np.frombuffer(bytes(rows), STEP), np.frombuffer(bytes(places), CHUNK))[0]
+
     def steps(self) -> Steps:
         """The index so far."""
         return Steps(

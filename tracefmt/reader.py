@@ -32,8 +32,8 @@ _RANK_FILE = re.compile(r"rank([0-9]{1,9})\.trace")
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """What is read of a file when it is opened."""
+class Opened:
+    """What is read of a file when it is opened; see `Trace`."""
 
     header: Header
     steps: Steps
@@ -64,7 +64,7 @@ class Trace:
         lost: Numbers of the steps that are known to be lost by it.
     """
 
-    def __init__(self, path: Path, source: Source, opened: _Opened) -> None:
+    def __init__(self, path: Path, source: Source, opened: Opened) -> None:
         steps, tables = opened.steps, opened.tables
         self.path = path
         self.header = opened.header
@@ -148,11 +148,14 @@ class Trace:
                 pass
 
     def _chunks(self, number: int) -> Iterator[tuple[framing.RecordHead, memoryview]]:
-        step = self._all_steps.find(number)
+        step = self._find(number)
         if step is None:
             raise KeyError(number)
         for offset, length in step.chunks:
             yield framing.read_chunk(self._source, offset, length)
+
+    def _find(self, number: int) -> StepEntry | None:
+        return self._all_steps.find(number)
 
     def _unpacked(self, head: framing.RecordHead, stored: memoryview) -> Columns:
         _, fields = unpack_chunk(framing.unpacked(stored, head))
@@ -250,7 +253,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         raise
 
 
-def _read(source: Source) -> _Opened:
+def _read(source: Source) -> Opened:
     version = framing.check_prefix(source.read_at(0, framing.PREFIX_SIZE))
     lost_footer, lost_header = "", ""
     found: tuple[Footer, Tables] | None = None
@@ -270,10 +273,10 @@ def _read(source: Source) -> _Opened:
         footer, tables = found
         complete = footer.complete and not lost_header
         reason = lost_header or footer.reason
-        return _Opened(header, footer.steps, tables, complete, reason)
+        return Opened(header, footer.steps, tables, complete, reason)
     recovered = recover(source, head.end)
     reason = recovered.reason if recovered.lost or not lost_footer else lost_footer
-    return _Opened(
+    return Opened(
         header, recovered.steps, recovered.tables, False, reason, recovered.damage, recovered.lost
     )
 

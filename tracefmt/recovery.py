@@ -64,7 +64,7 @@ def numbers(steps: Sequence[int], most: int = 10) -> str:
 
 def recover(source: Source, offset: int) -> Recovered:
     """Rebuild the index from the records at ``offset`` and after."""
-    rebuilding, end, cut = _Rebuilding(), offset, False
+    rebuilding, end, cut = Rebuilding(), offset, False
     for found in framing.scan(source, offset):
         if isinstance(found, Gap):
             cut = found.cut
@@ -85,8 +85,15 @@ def recover(source: Source, offset: int) -> Recovered:
     )
 
 
-class _Rebuilding:
-    """Puts the index together, chunk by chunk."""
+class Rebuilding:
+    """Puts the index together, chunk by chunk.
+
+    Attributes:
+        tables: Everything interned so far.
+        index: The index so far.
+        damage: What could not be used.
+        lost: Numbers of the steps of which something is missing.
+    """
 
     def __init__(self) -> None:
         self.tables = Tables()

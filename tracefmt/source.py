@@ -34,6 +34,11 @@ class StreamSource:
         self._stream.seek(offset)
         return self._stream.read(size)
 
+    def measure(self) -> int:
+        """The length of the file now, which ``size`` is from here on."""
+        self.size = self._stream.seek(0, 2)
+        return self.size
+
     def close(self) -> None:
         """Close the stream."""
         self._stream.close()

@@ -5,7 +5,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from traceparity.differ import coverage_text
 from traceparity.differ.coverage import CoverageAudit, by_rank
@@ -15,7 +15,8 @@ from traceparity.differ.policy import Policy
 from traceparity.differ.result import NotSeen, Outcome, RunSummary
 from traceparity.differ.segments import cuts_between
 from traceparity.differ.unseen import not_in_view
-from traceparity.tracefmt.records import Phase
+from traceparity.tracefmt.codec import join_columns
+from traceparity.tracefmt.records import Columns, Phase
 
 if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
@@ -50,13 +51,32 @@ class CheckResult:
     notes: tuple[str, ...] = ()
 
 
-def check_run(targets: Sequence[Path], policy: Policy, *, finite: bool = True) -> CheckResult:
+class StepWatcher(Protocol):
+    """Sees all steps of a run too, while they are read for the check."""
+
+    def begin_segment(self, ranks: Ranks) -> None:
+        """What follows is read from these traces."""
+        ...
+
+    def step(self, rank: int, number: int, columns: Columns) -> None:
+        """The next step of a process; in a step rank by rank."""
+        ...
+
+
+def check_run(
+    targets: Sequence[Path],
+    policy: Policy,
+    *,
+    finite: bool = True,
+    watchers: Sequence[StepWatcher] = (),
+) -> CheckResult:
     """Judge a run, in one segment or several.
 
     Args:
         targets: The segments in order: each a trace or a folder with one for each process.
         policy: What is declared of it.
         finite: Whether non-finite values are violations.
+        watchers: See all steps too, so that each is read once.
 
     Raises:
         TraceError: A trace cannot be used.
@@ -70,7 +90,8 @@ def check_run(targets: Sequence[Path], policy: Policy, *, finite: bool = True) -
             for trace in run.values():
                 stack.enter_context(trace)
             segments.append(by_rank(run))
-        return _Check(segments, policy, finite=finite).result(" ".join(map(str, targets)))
+        check = _Check(segments, policy, finite=finite, watchers=watchers)
+        return check.result(" ".join(map(str, targets)))
 
 
 def check_error(reason: str, targets: Sequence[Path], policy: Policy) -> CheckResult:
@@ -82,8 +103,16 @@ def check_error(reason: str, targets: Sequence[Path], policy: Policy) -> CheckRe
 class _Check:
     """One walk over all steps, in order, that everything judged sees."""
 
-    def __init__(self, segments: Sequence[Ranks], policy: Policy, *, finite: bool) -> None:
+    def __init__(
+        self,
+        segments: Sequence[Ranks],
+        policy: Policy,
+        *,
+        finite: bool,
+        watchers: Sequence[StepWatcher],
+    ) -> None:
         self._segments = segments
+        self._watchers = watchers
         self._policy = policy
         self._finite = NonFiniteAudit(policy) if finite else None
         self._audit = CoverageAudit(policy.coverage) if policy.coverage else None
@@ -123,6 +152,8 @@ class _Check:
             finite.begin_segment()
         if audit:
             audit.begin_segment(ranks, last=last)
+        for watcher in self._watchers:
+            watcher.begin_segment(ranks)
         steps = (
             [(entry.number, rank, bool(entry.observations[Phase.DATA])) for entry in trace.steps]
             for rank, trace in ranks.items()
@@ -130,9 +161,12 @@ class _Check:
         for step, rank, has_data in heapq.merge(*steps):
             trace, cut = ranks[rank], cuts.get(rank)
             sampled = audit if has_data and (cut is None or step < cut) else None
-            if not (finite or sampled):
+            if not (finite or sampled or self._watchers):
                 continue
+            parts = []
             for columns in trace.parts(step):
+                if self._watchers:
+                    parts.append(columns)
                 if finite:
                     finite.take(rank, trace, columns)
                 if sampled:
@@ -141,6 +175,8 @@ class _Check:
                 finite.end_step(rank, trace, step)
             if sampled:
                 sampled.end_step(rank, step)
+            for watcher in self._watchers:
+                watcher.step(rank, step, join_columns(parts))
 
     def _verdict(self, coverage: CoverageReport | None) -> tuple[Outcome, str]:
         finite = self._finite

@@ -159,7 +159,7 @@ class StepFacts:
         self.rates_after: dict[str, float] = {}
         """Learning rate of each group after a scheduler's step, where there was one."""
         self._order: Ids = np.argsort(role, kind="stable")
-        self._ends: Ids = np.searchsorted(role[self._order], np.arange(len(Role) + 1))
+        self._ends: list[int] = [0, *np.cumsum(np.bincount(role, minlength=len(Role))).tolist()]
 
     # -- rows ---------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ class Subjects:
         self._kinds: list[tuple[str, str, str]] = []
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._of_tensor: Ids = np.zeros(0, np.int64)
+        self._last: dict[str, tuple[bytes, list[tuple[int, int, int]]]] = {}
         self._decoded: dict[str, dict[int, tuple[tuple[Plain, ...], Plain]]] = {}
 
     def kinds(self, facts: "StepFacts") -> Ids:
@@ -80,10 +81,9 @@ class Subjects:
         for numbers, labels in (*context, outcome):
             codes = codes * len(labels) + numbers
             sizes.append(labels)
-        found, first, counts = np.unique(codes, return_index=True, return_counts=True)
         known = self._decoded.setdefault(template.id, {})
         names = facts.names.tensors
-        for code, at, count in zip(found.tolist(), first.tolist(), counts.tolist(), strict=True):
+        for code, at, count in self._counted(template, codes):
             said = known.get(code)
             if said is None:
                 said = known[code] = self._decode(code, sizes)
@@ -96,6 +96,17 @@ class Subjects:
                 -1 if rows is None else int(rows[at]),
                 _members(names, tensors, codes, code),
             )
+
+    def _counted(self, template: Template, codes: Ids) -> list[tuple[int, int, int]]:
+        """Code, first place and count of the different codes; most steps repeat the one before."""
+        key = codes.tobytes()
+        last = self._last.get(template.id)
+        if last is not None and last[0] == key:
+            return last[1]
+        found, first, counts = np.unique(codes, return_index=True, return_counts=True)
+        told = list(zip(found.tolist(), first.tolist(), counts.tolist(), strict=True))
+        self._last[template.id] = key, told
+        return told
 
     def _decode(self, code: int, sizes: list[Labels]) -> tuple[tuple[Plain, ...], Plain]:
         values: list[Plain] = []

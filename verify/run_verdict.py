@@ -1,6 +1,5 @@
 """The verdict on one run: what it shows by itself, and what it breaks of what good runs keep."""
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from traceparity.differ.check import CheckResult, check_error, check_run
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import Outcome
 from traceparity.invariants.invariant import Invariant
-from traceparity.invariants.result import InvariantsResult, judge_segments
+from traceparity.invariants.result import InvariantsResult, JudgedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,12 @@ def judge_run(
     Raises:
         TraceError: A trace cannot be used.
     """
-    check = check_run(targets, policy, finite=finite)
     if file is None:
+        check = check_run(targets, policy, finite=finite)
         return RunVerdict(check.outcome, check.reason, check)
-    learned = _judge(targets, invariants, file)
+    judged = JudgedRun(invariants, file)
+    check = check_run(targets, policy, finite=finite, watchers=[judged])
+    learned = judged.result()
     outcome, reason = _verdict(learned)
     if not (finite or policy.coverage):
         # Nothing else was asked for, so that there is nothing to abstain from.
@@ -72,19 +73,6 @@ def judge_run(
 def verdict_on_error(reason: str, targets: Sequence[Path], policy: Policy) -> RunVerdict:
     """The verdict where a trace, a policy or a file of invariants cannot be read."""
     return RunVerdict(Outcome.ERROR, reason, check_error(reason, targets, policy))
-
-
-def _judge(
-    targets: Sequence[Path], invariants: Sequence[Invariant], file: Path
-) -> InvariantsResult:
-    from traceparity.tracefmt.reader import open_run
-
-    with contextlib.ExitStack() as stack:
-        segments = [open_run(target) for target in targets]
-        for traces in segments:
-            for trace in traces.values():
-                stack.enter_context(trace)
-        return judge_segments(segments, invariants, file)
 
 
 def _verdict(learned: InvariantsResult) -> tuple[Outcome, str]:

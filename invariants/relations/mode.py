@@ -48,12 +48,15 @@ class Observer:
         """The events of a step."""
         rows = facts.trained(facts.rows(Role.OUTPUT))
         if len(rows):
-            called, first = np.unique(facts.subject(rows), return_index=True)
-            key = called.tobytes(), facts.state.training[called].tobytes()
+            called = facts.subject(rows)
+            # Most steps call the same modules in the same modes.
+            key = called.tobytes(), facts.state.training.tobytes()
             if key != self._key:
-                self._key, self._known = key, list(_training(facts, called.tolist()))
+                different, first = np.unique(called, return_index=True)
+                events = _training(facts, different.tolist())
+                self._key, self._known = key, [(event, int(first[at])) for event, at in events]
             for event, at in self._known:
-                yield replace(event, row=int(rows[first[at]]))
+                yield replace(event, row=int(rows[at]))
         for call in facts.evaluations:
             kind = facts.state.classes.get(call.module, "")
             yield Event(EVALUATION, (kind,), call.training, component=call.module, row=call.row)

@@ -15,7 +15,7 @@ from traceparity.tracefmt.records import Kind, Phase
 if TYPE_CHECKING:
     from traceparity.invariants.facts import StepFacts
 
-_MOST_KNOWN = 256
+_MOST_KNOWN = 64
 _FIELDS = ("field", "class", "path")
 
 DTYPE = Template(
@@ -62,7 +62,7 @@ class Observer:
     """What comes out of modules."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes, int | None], list[tuple[Event, int]]] = {}
+        self._known: dict[tuple[bytes, int | None], list[tuple[Event, int]]] = {}
 
     def step(self, facts: "StepFacts") -> Iterator[Event]:
         """The events of a step."""
@@ -75,16 +75,17 @@ class Observer:
         codes = columns.site[rows].astype(np.int64) << 40
         codes |= columns.dtype[rows].astype(np.int64) << 28
         codes |= columns.shape[rows].astype(np.int64) & 0xFFFFFFF
-        found, first, counts = np.unique(codes, return_index=True, return_counts=True)
         # Most steps have the same sites, dtypes and shapes as many others.
-        key = found.tobytes(), counts.tobytes(), size
+        key = codes.tobytes(), size
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[key] = _grouped(facts, rows[first], counts.tolist(), size)
+            _, first, counts = np.unique(codes, return_index=True, return_counts=True)
+            grouped = _grouped(facts, rows[first], counts.tolist(), size)
+            known = self._known[key] = [(event, int(first[at])) for event, at in grouped]
         for event, at in known:
-            yield replace(event, row=int(rows[first[at]]))
+            yield replace(event, row=int(rows[at]))
 
 
 def _grouped(

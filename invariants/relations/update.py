@@ -88,6 +88,8 @@ class Observer:
     def __init__(self) -> None:
         self._subjects = Subjects()
         self._grouped = 0
+        self._key: tuple[bytes, int, int] | None = None
+        self._of_group: tuple[list[str], Ids] = [], np.zeros(0, np.int64)
 
     def step(self, facts: StepFacts) -> Iterator[Event]:
         """The events of a step."""
@@ -126,6 +128,17 @@ class Observer:
                 members=strange.copy if strange else None,
             )
 
+    def _groups(self, facts: StepFacts, tensors: Ids) -> tuple[list[str], Ids]:
+        """The groups of an update, and for each tensor the number of its group."""
+        key = tensors.tobytes(), len(facts.state.group), len(facts.rows(Role.GROUP)) and facts.step
+        if key != self._key:
+            names = [facts.state.group.get(tensor, "") for tensor in tensors.tolist()]
+            groups = list(dict.fromkeys(names))
+            places = {group: at for at, group in enumerate(groups)}
+            self._of_group = groups, np.array([places[name] for name in names], np.int64)
+            self._key = key
+        return self._of_group
+
     def _changes(self, facts: StepFacts) -> Iterator[Event]:
         if facts.skipped:
             return
@@ -135,10 +148,7 @@ class Observer:
         kinds[received.tensor] = received.kind
         norms = np.zeros(len(facts.names.tensors), np.float64)
         norms[received.tensor] = np.nan_to_num(received.norm)
-        names = [state.group.get(tensor, "") for tensor in tensors.tolist()]
-        groups = list(dict.fromkeys(names))
-        places = {group: at for at, group in enumerate(groups)}
-        group = np.array([places[name] for name in names], np.int64)
+        groups, group = self._groups(facts, tensors)
         classes = [state.classes.get(name.partition(" ")[0], "") for name in groups]
         rates = np.array([facts.rates_used.get(name, 0.0) for name in groups], np.float64)[group]
         adaptive = np.array([_is_adaptive(name) for name in classes], bool)[group]

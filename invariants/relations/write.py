@@ -52,7 +52,9 @@ class Observer:
         if not (facts.first or facts.gap):
             written = self._written(facts, tensors, Phase.STATE)
             loaded = self._loaded or bool(len(facts.rows(Role.CHECKPOINT)))
-            new = np.isin(tensors, values.tensor[values.first])
+            fresh = np.zeros(len(facts.names.tensors), bool)
+            fresh[values.tensor[values.first]] = True
+            new = fresh[tensors]
             between = np.full(len(tensors), evaluated, np.int64)
             yield from self._subjects.events(
                 facts,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from traceparity.invariants.finding import Finding
 
 _FOLLOW = {
-    "data": ("data", "phase", "bounds"),
+    "data": ("data", "phase", "hyperparameter", "bounds"),
     "hyperparameter": ("hyperparameter", "update", "bounds"),
     "mode": ("mode", "randomness", "write", "bounds", "shape"),
     "shape": ("shape", "bounds", "data"),

@@ -14,6 +14,7 @@ from traceparity.tracefmt.errors import TraceparityError
 if TYPE_CHECKING:
     from traceparity.differ.policy import Policy
     from traceparity.invariants.invariant import Invariant
+    from traceparity.invariants.laws.choice import LawChoice
     from traceparity.verify.run_verdict import RunVerdict
 
 _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_padding")
@@ -36,6 +37,11 @@ _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_pa
 @click.option(
     "--accept", multiple=True, metavar="ID=REASON", help="Record a deviation as deliberate."
 )
+@click.option("--builtin", is_flag=True, help="All built-in laws decide, rather than advise.")
+@click.option("--replicas", is_flag=True, help="Processes must hold the same replicas.")
+@click.option("--law", "laws", multiple=True, metavar="ID", help="A built-in law decides.")
+@click.option("--without-law", multiple=True, metavar="ID", help="A law is not applied.")
+@click.option("--no-advice", is_flag=True, help="Laws that do not decide are not judged.")
 @click.option("--allow-nonfinite", is_flag=True, help="Infinities and NaNs are no violations.")
 @click.option("--ignore", multiple=True, metavar="GLOB", help="Sites where anything may be.")
 @click.option(
@@ -74,6 +80,7 @@ def check(
             finite=not allow_nonfinite,
             invariants=_invariants(invariants, accept),
             file=invariants,
+            laws=_laws(options),
         )
     except TraceparityError as error:
         click.echo(f"tp-check: {error}", err=True)
@@ -92,6 +99,18 @@ def _policy(options: dict[str, Any]) -> "Policy":
     policy = with_options(options["policy_file"], ignore=options["ignore"])
     names = ("rule", "id", "expected", "scope", "count", "padding")
     return with_coverage_options(policy, **{name: options[name] for name in names})
+
+
+def _laws(options: dict[str, Any]) -> "LawChoice":
+    from traceparity.invariants.laws.choice import choose
+
+    return choose(
+        builtin=options["builtin"],
+        replicas=options["replicas"],
+        laws=options["laws"],
+        without=options["without_law"],
+        advice=not options["no_advice"],
+    )
 
 
 def _invariants(file: Path | None, accept: tuple[str, ...]) -> "list[Invariant]":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from traceparity.invariants.finding import Finding
 
 _FOLLOW = {
-    "data": ("data", "phase", "hyperparameter", "bounds"),
+    "data": ("data", "phase", "bounds"),
     "hyperparameter": ("hyperparameter", "update", "bounds"),
     "mode": ("mode", "randomness", "write", "bounds", "shape"),
     "shape": ("shape", "bounds", "data"),
@@ -14,7 +14,7 @@ _FOLLOW = {
     "gradient": ("gradient", "update", "write", "phase", "equality", "bounds"),
     "phase": ("phase", "gradient", "update", "hyperparameter", "write", "equality", "bounds"),
     "write": ("write", "update", "equality", "bounds"),
-    "equality": ("equality", "gradient", "bounds"),
+    "equality": ("equality", "gradient", "write", "bounds"),
     "bounds": ("bounds", "update", "gradient", "write", "equality"),
     "randomness": ("randomness", "equality", "bounds"),
     "collective": ("collective", "equality", "gradient", "phase", "bounds"),

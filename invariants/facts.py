@@ -272,11 +272,10 @@ class StepFacts:
         columns = self.columns
         stats, bad = columns.stats[rows], columns.nonfinite[rows]
         kind = np.full(len(rows), Gradient.NONZERO, np.uint8)
-        norm = stats[:, 2]
-        kind[(norm != norm) & (bad == 0)] = Gradient.UNKNOWN
+        kind[np.isnan(stats[:, 2]) & (bad == 0)] = Gradient.UNKNOWN
         # A tiny gradient's norm is 0 in single precision; where bounds were taken they decide.
         wide = (np.abs(stats[:, 0]) > 0) | (np.abs(stats[:, 1]) > 0)
-        kind[(norm == 0) & ~wide] = Gradient.ZERO
+        kind[(stats[:, 2] == 0) & ~wide] = Gradient.ZERO
         kind[columns.kind[rows] != Kind.TENSOR] = Gradient.NONE
         return Gradients(
             rows, self.subject(rows), columns.microbatch[rows], kind, columns.digest[rows],

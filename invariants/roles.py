@@ -47,6 +47,8 @@ class Role(enum.IntEnum):
     METRIC = 26
     LEFT_GRADIENTS = 27
     DRAWS = 28
+    SAMPLER = 29
+    UNSEEN_UPDATE = 30
 
 
 _TENSOR_ROLES = (
@@ -92,14 +94,18 @@ def _data_role(name: str) -> Role:
         "sample_ids": Role.SAMPLE_IDS,
         "sample_digests": Role.SAMPLE_DIGESTS,
         "pass_end": Role.PASS_END,
+        "sampler": Role.SAMPLER,
     }
     return named.get(name, Role.OTHER)
 
 
 def _optimizer_role(name: str) -> Role:
-    if name in ("skipped", "class"):
-        return Role.SKIPPED if name == "skipped" else Role.CLASS
-    return Role.OPTIMIZER_STATE
+    named = {
+        "skipped": Role.SKIPPED,
+        "class": Role.CLASS,
+        "unseen_update": Role.UNSEEN_UPDATE,
+    }
+    return named.get(name, Role.OPTIMIZER_STATE)
 
 
 def _call_role(component: str, name: str) -> Role:

@@ -39,6 +39,7 @@ class Batch:
         dataset_length: Samples in the dataset; None where unknown.
         dataset_ids: IDs of all samples of the dataset, with the first batch from a part of a
             larger one; None where they need no telling.
+        sampler: What chooses the samples, with the first batch of a pass; None with others.
         leaves: Path and summary or plain value of each leaf.
         sample_digests: A digest of each sample's content.
         fetched: How many root calls came before it was fetched.
@@ -52,6 +53,7 @@ class Batch:
     sample_ids: list[Any] | None
     dataset_length: int | None
     dataset_ids: list[int] | None
+    sampler: dict[str, Any] | None
     leaves: list[tuple[str, Summary | Any]]
     sample_digests: list[int]
     fetched: int
@@ -255,3 +257,5 @@ class Waiting:
             recording.plain(Phase.DATA, component, field_name, getattr(batch, name), context)
         if batch.dataset_ids is not None:
             recording.plain(Phase.DATA, component, "dataset_ids", batch.dataset_ids, context, ids)
+        if batch.sampler is not None:
+            recording.plain(Phase.DATA, component, "sampler", batch.sampler, context)

@@ -17,7 +17,8 @@ import torch
 _C: Any = torch._C
 _HIDDEN_KEYS = (
     "AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutogradOther", "AutogradCPU", "AutogradCUDA",
-    "AutogradXPU", "AutogradMeta", "ADInplaceOrView", "Python", "PythonTLSSnapshot",
+    "AutogradXPU", "AutogradMeta", "AutogradNestedTensor", "AutogradFunctionality",
+    "ADInplaceOrView", "Python", "PythonTLSSnapshot",
 )  # fmt: skip
 
 

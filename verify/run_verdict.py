@@ -7,8 +7,12 @@ from pathlib import Path
 from traceparity.differ.check import CheckResult, check_error, check_run
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import Outcome
+from traceparity.invariants.groups import StepGroups
 from traceparity.invariants.invariant import Invariant
+from traceparity.invariants.laws.choice import LawChoice
+from traceparity.invariants.laws.result import Advice, JudgedByLaws, LawsResult
 from traceparity.invariants.result import InvariantsResult, JudgedRun
+from traceparity.verify.law_verdict import law_verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +24,16 @@ class RunVerdict:
         reason: What it rests on, in one sentence.
         check: Samples and non-finite values.
         invariants: Invariants learned from other runs; None where none were given.
+        laws: Built-in laws that were declared; None where none were.
+        advice: Built-in laws that decide nothing; None where none were asked for.
     """
 
     outcome: Outcome
     reason: str
     check: CheckResult
     invariants: InvariantsResult | None = None
+    laws: LawsResult | None = None
+    advice: LawsResult | None = None
 
 
 def judge_run(
@@ -35,6 +43,7 @@ def judge_run(
     finite: bool = True,
     invariants: Sequence[Invariant] = (),
     file: Path | None = None,
+    laws: LawChoice | None = None,
 ) -> RunVerdict:
     """Judge a run, in one segment or several.
 
@@ -44,30 +53,40 @@ def judge_run(
         finite: Whether non-finite values are violations.
         invariants: What good runs keep.
         file: Where the invariants are from; None where there are none.
+        laws: Built-in laws that decide or advise.
 
     Raises:
         TraceError: A trace cannot be used.
     """
-    if file is None:
-        check = check_run(targets, policy, finite=finite)
-        return RunVerdict(check.outcome, check.reason, check)
-    judged = JudgedRun(invariants, file)
-    check = check_run(targets, policy, finite=finite, watchers=[judged])
-    learned = judged.result()
-    outcome, reason = _verdict(learned)
-    if not (finite or policy.coverage):
-        # Nothing else was asked for, so that there is nothing to abstain from.
-        return RunVerdict(outcome, reason, check, learned)
-    failed = Outcome.FAIL in (outcome, check.outcome)
-    for wanted in (Outcome.FAIL, Outcome.ABSTAIN) if not failed else (Outcome.FAIL,):
-        said = [
-            text
-            for each, text in ((outcome, reason), (check.outcome, check.reason))
-            if each is wanted
-        ]
+    laws = laws or LawChoice()
+    learning = JudgedRun(invariants, file) if file is not None else None
+    declaring = JudgedByLaws(laws.declared) if laws.declared else None
+    advising = Advice(laws.advised) if laws.advised else None
+    judges = [each for each in (learning, declaring, advising) if each is not None]
+    groups = StepGroups(judges)
+    check = check_run(targets, policy, finite=finite, watchers=[groups] if judges else [])
+    groups.end()
+    declared = declaring.result() if declaring else None
+    learned = learning.result() if learning else None
+    parts: list[tuple[Outcome, str]] = []
+    if declared is not None:
+        parts.append(law_verdict(declared, laws.named))
+    if learned is not None:
+        parts.append(_verdict(learned))
+    if finite or policy.coverage or not parts:
+        # Where something else was asked for and this was not, there is nothing to abstain from.
+        parts.append((check.outcome, check.reason))
+    advice = advising.result() if advising else None
+    return RunVerdict(*_joined(parts), check, learned, declared, advice)
+
+
+def _joined(parts: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, str]:
+    """The verdict of all parts: a violation decides, then evidence that is missing."""
+    for wanted in (Outcome.FAIL, Outcome.ABSTAIN):
+        said = [reason for outcome, reason in parts if outcome is wanted]
         if said:
-            return RunVerdict(wanted, "; ".join(said), check, learned)
-    return RunVerdict(Outcome.PASS, f"{reason}; {check.reason}", check, learned)
+            return wanted, "; ".join(said)
+    return Outcome.PASS, "; ".join(reason for _, reason in parts)
 
 
 def verdict_on_error(reason: str, targets: Sequence[Path], policy: Policy) -> RunVerdict:

@@ -19,6 +19,8 @@ def as_github(verdict: RunVerdict) -> str:
 def location(verdict: RunVerdict) -> str:
     """The source line of the first thing that is wrong; empty where none is known."""
     learned, violations = verdict.invariants, verdict.check.violations
+    if verdict.laws is not None and verdict.laws.causes:
+        return verdict.laws.causes[0].first.location
     if learned is not None and learned.causes:
         return learned.causes[0].first.location
     return violations[0].location if violations else ""

@@ -7,6 +7,7 @@ from traceparity.differ.check_json import as_dict as check_dict
 from traceparity.differ.report_json import jsonable
 from traceparity.invariants.causes import Cause
 from traceparity.invariants.finding import Finding
+from traceparity.invariants.laws.result import LawsResult
 from traceparity.invariants.result import InvariantsResult
 from traceparity.verify.run_verdict import RunVerdict
 
@@ -28,13 +29,20 @@ def as_dict(verdict: RunVerdict) -> dict[str, Any]:
         data["violations"] += [finding_data(each) for each in learned.findings[:MOST_FINDINGS]]
         data["violations_total"] += len(learned.findings)
         data["invariants"] = _invariants(learned)
+    laws = verdict.laws
+    if laws is not None:
+        data["violations"] += [finding_data(each, "law") for each in laws.findings[:MOST_FINDINGS]]
+        data["violations_total"] += len(laws.findings)
+        data["laws"] = _laws(laws)
+    advice = verdict.advice.causes if verdict.advice is not None else ()
+    data["advice"] = [_cause(each, "law") for each in advice]
     return data
 
 
-def finding_data(found: Finding) -> dict[str, Any]:
+def finding_data(found: Finding, kind: str = "invariant") -> dict[str, Any]:
     """A finding as an entry of ``violations``."""
     return {
-        "kind": "invariant",
+        "kind": kind,
         "relation": found.relation,
         "invariant": found.invariant,
         "rank": found.rank,
@@ -74,9 +82,18 @@ def _invariants(learned: InvariantsResult) -> dict[str, Any]:
     }
 
 
-def _cause(cause: Cause) -> dict[str, Any]:
+def _laws(laws: LawsResult) -> dict[str, Any]:
     return {
-        "first": finding_data(cause.first),
+        "declared": [law.id for law in laws.laws],
+        "causes": [_cause(each, "law") for each in laws.causes],
+        "findings_total": len(laws.findings),
+        "not_judged": [{"id": each.law.id, "reason": each.reason} for each in laws.not_judged],
+    }
+
+
+def _cause(cause: Cause, kind: str = "invariant") -> dict[str, Any]:
+    return {
+        "first": finding_data(cause.first, kind),
         "follow": len(cause.follow),
         "last_step": cause.last_step,
         "invariants": sorted({each.invariant for each in (cause.first, *cause.follow)}),

@@ -12,6 +12,9 @@ from traceparity.verify.run_verdict import RunVerdict
 _CAUSES = 3
 _NOT_EXERCISED = 4
 _NAMES = 3
+_INVARIANTS = "Broken invariants, the earliest first"
+_LAWS = "Broken laws, the earliest first"
+_ADVICE = "Advice: this decides nothing (--builtin makes it decide)"
 
 
 def as_text(verdict: RunVerdict, *, colour: bool = False, verbose: bool = False) -> str:
@@ -19,30 +22,37 @@ def as_text(verdict: RunVerdict, *, colour: bool = False, verbose: bool = False)
     paint = painter(colour=colour)
     learned = verdict.invariants
     sections = [headline(verdict.outcome, verdict.reason, paint)]
+    if verdict.laws is not None:
+        sections.append(_causes(_LAWS, verdict.laws.causes, paint, verbose=verbose))
     if learned is not None:
-        sections.append(_causes(learned.causes, paint, verbose=verbose))
+        sections.append(_causes(_INVARIANTS, learned.causes, paint, verbose=verbose))
         sections.append(_not_exercised(learned, paint, verbose=verbose))
+    advice = verdict.advice
+    if advice is not None:
+        sections.append(_causes(_ADVICE, advice.causes, paint, verbose=verbose))
+        sections.append(section("No advice", [advice.fault] if advice.fault else [], paint))
     sections += check_sections(verdict.check, paint, verbose=verbose)
     return "\n".join("\n".join(lines) + "\n" for lines in sections if lines)
 
 
-def _causes(causes: Sequence[Cause], paint: Paint, *, verbose: bool) -> list[str]:
+def _causes(title: str, causes: Sequence[Cause], paint: Paint, *, verbose: bool) -> list[str]:
     if not causes:
         return []
     shown = causes if verbose else causes[:_CAUSES]
-    lines = [paint("Broken invariants, the earliest first", "1")]
+    lines = [paint(title, "1")]
+    word = "invariant" if title == _INVARIANTS else "law"
     for number, cause in enumerate(shown):
         if number:
             lines.append("")
-        lines += _cause(cause, paint, verbose=verbose)
+        lines += _cause(word, cause, paint, verbose=verbose)
     if len(causes) > len(shown):
         lines += ["", *bullets([f"{len(causes) - len(shown)} more causes (-v shows them)"])]
     return lines
 
 
-def _cause(cause: Cause, paint: Paint, *, verbose: bool) -> list[str]:
+def _cause(word: str, cause: Cause, paint: Paint, *, verbose: bool) -> list[str]:
     found = cause.first
-    lines = [*row("where", _where(found), paint), *row("invariant", _invariant(found), paint)]
+    lines = [*row("where", _where(found), paint), *row(word, _invariant(found), paint)]
     lines += row("expected", str(found.expected), paint)
     lines += row("seen", str(found.seen), paint)
     if found.location:

@@ -10,8 +10,6 @@ from traceparity.invariants.tables import Gradient
 from traceparity.invariants.template import Event, Learns, Template
 from traceparity.tracefmt.records import Phase
 
-_ABOUT = 0.02
-"""Norms of half precision are not added up alike."""
 _SLACK = 1.001
 """Clipping divides by the norm plus a small number, in single precision."""
 
@@ -45,21 +43,6 @@ CLIPPED = Template(
     proposed=(True,),
     needs=(Phase.GRADIENT,),
     hint="clipping comes before the gradients are complete, or leaves some out",
-    shows="grad",
-)
-REACHED = Template(
-    id="bounds.reached",
-    phase=Phase.GRADIENT,
-    noun="gradients after clipping",
-    says={
-        True: "have the norm that clipping gives them",
-        False: "have another norm than clipping gives them",
-    },
-    fields=("scaled",),
-    scope=("scaled",),
-    proposed=(True,),
-    needs=(Phase.GRADIENT,),
-    hint="look at the order of clipping, unscaling and reduction, and at what is clipped",
     shows="grad",
 )
 LIMIT = Template(
@@ -135,13 +118,6 @@ class Observer:
             within = norm <= clip.limit * _SLACK
             seen = f"a norm of {norm:g} after clipping to {clip.limit:g}"
             yield Event(CLIPPED, (), within, component="gradients", row=clip.row, seen=seen)
-            given = min(clip.total_norm, clip.limit)
-            if math.isfinite(given) and given > 0:
-                told = abs(norm - given) <= _ABOUT * given
-                seen = f"a norm of {norm:g}, of {clip.total_norm:g} clipped to {clip.limit:g}"
-                yield Event(
-                    REACHED, (scaled,), told, component="gradients", row=clip.row, seen=seen
-                )
 
 
-TEMPLATES = (FINITE_LOSS, FINITE_GRADIENTS, CLIPPED, REACHED, LIMIT, LOSS, NORM)
+TEMPLATES = (FINITE_LOSS, FINITE_GRADIENTS, CLIPPED, LIMIT, LOSS, NORM)

@@ -70,7 +70,7 @@ SHORT = Template(
 NEW_ORDER = Template(
     id="data.new_order",
     phase=Phase.DATA,
-    noun="epochs so far",
+    noun="epochs",
     says={
         True: "have another order than the one before",
         False: "have the order of the one before",
@@ -109,25 +109,17 @@ class _Epoch:
         self.number: int | None = None
         self.ids: dict[Any, None] = {}
         self.digests: set[Any] = set()
-        self.before: tuple[Any, ...] = ()
-        self.begun = False
-        self.same_order = False
+        self.order: int | None = None
+        self.before: int | None = None
         self.in_order = True
         self.length: int | None = None
         self.size = 0
         self.complete = False
 
     def begin(self, number: int | None, *, at_start: bool) -> None:
-        self.before = tuple(self.ids) if self.complete else ()
-        self.number, self.complete, self.begun = number, at_start, True
-        self.ids, self.digests, self.in_order = {}, set(), True
-        self.same_order = bool(self.before) and at_start
-
-    def take(self, ids: tuple[Any, ...]) -> None:
-        """Add the samples of a batch, which are new."""
-        seen = len(self.ids)
-        self.same_order &= self.before[seen : seen + len(ids)] == ids
-        self.ids.update(dict.fromkeys(ids))
+        self.before = self.order if self.complete else None
+        self.number, self.complete = number, at_start
+        self.ids, self.digests, self.order, self.in_order = {}, set(), 0, True
 
 
 class Observer:
@@ -181,7 +173,7 @@ class Observer:
     def _ids(self, batch: Batch, world: int) -> Iterator[Event]:
         ids, name, row = batch.ids or (), batch.loader, batch.row
         epoch = self._epochs.setdefault(name, _Epoch())
-        if epoch.number != batch.epoch or not epoch.begun:
+        if epoch.number != batch.epoch or epoch.order is None:
             epoch.begin(batch.epoch, at_start=batch.index == 0)
         epoch.length, epoch.size = batch.dataset_length, max(epoch.size, len(ids))
         last = next(reversed(epoch.ids)) if epoch.ids else None
@@ -201,11 +193,8 @@ class Observer:
             twins = len(digests) < len(ids) or not epoch.digests.isdisjoint(digests)
             epoch.digests |= digests
             yield Event(TWINS, (), twins, component=name, row=row)
-        if repeats:
-            epoch.complete = epoch.same_order = False
-        epoch.take(ids)
-        if epoch.before and len(epoch.ids) >= _FEWEST:
-            yield Event(NEW_ORDER, (), not epoch.same_order, component=name, row=row)
+        epoch.ids.update(dict.fromkeys(ids))
+        epoch.order = hash((epoch.order, ids))
 
 
 def _in_order(ids: Sequence[Any], world: int) -> bool:
@@ -215,6 +204,8 @@ def _in_order(ids: Sequence[Any], world: int) -> bool:
 
 
 def _epoch_ends(facts: StepFacts, loader: str, epoch: _Epoch) -> Iterator[Event]:
+    if epoch.before is not None and len(epoch.ids) >= _FEWEST:
+        yield Event(NEW_ORDER, (), epoch.order != epoch.before, component=loader)
     if epoch.length is not None and epoch.ids:
         world = "several" if facts.source.header.world_size > 1 else "one"
         seen = f"{len(epoch.ids)} of {epoch.length} samples"

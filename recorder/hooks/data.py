@@ -6,7 +6,15 @@ import weakref
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, dataloader, get_worker_info
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    dataloader,
+    get_worker_info,
+)
+from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from traceparity.recorder.batches import Batch, Waiting, summarise
 from traceparity.recorder.location import user_frames
@@ -140,6 +148,7 @@ class DataHooks:
             sample_ids=sample_ids(indices, dataset),
             dataset_length=_length(dataset),
             dataset_ids=self._dataset_ids(found.loader, dataset),
+            sampler=None if number else sampler_facts(iterator),
             leaves=[],
             sample_digests=[],
             fetched=self._waiting.root_calls,
@@ -230,6 +239,25 @@ def sample_ids(indices: Any, dataset: Any) -> list[Any] | None:
             return None
         dataset = dataset.dataset
     return None if any(index is None for index in ids) else ids
+
+
+def sampler_facts(iterator: Any) -> dict[str, Any] | None:
+    """What chooses the samples of a pass: its class, and whether it shuffles and puts back."""
+    sampler = getattr(iterator, "_index_sampler", None)
+    if isinstance(sampler, BatchSampler):
+        sampler = sampler.sampler
+    if isinstance(sampler, _InfiniteConstantSampler):
+        # It belongs to an iterable dataset and chooses nothing.
+        return None
+    shuffles: Any = getattr(sampler, "shuffle", None)
+    if isinstance(sampler, RandomSampler | SequentialSampler):
+        shuffles = isinstance(sampler, RandomSampler)
+    replaces: Any = getattr(sampler, "replacement", None)
+    return {
+        "class": type(sampler).__name__,
+        "shuffle": shuffles if isinstance(shuffles, bool) else None,
+        "replacement": replaces if isinstance(replaces, bool) else None,
+    }
 
 
 def _plain_id(index: Any) -> Any:

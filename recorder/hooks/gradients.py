@@ -81,13 +81,13 @@ class GradientHooks:
         gradient = None if parameter is None else parameter.grad
         if gradient is None:
             return "none"
+        if gradient.device.type == "cpu" and gradient.layout is torch.strided:
+            # Zeros written through `.data` count as no version, so the gradient itself is asked.
+            return "kept" if bool(gradient.detach().any()) else "zero"
         known = self._held.get(key)
-        if known is not None and known[0]() is gradient and known[1] == gradient._version:
-            return "kept"
-        # It was written since. A device would have to be waited for.
-        if gradient.device.type != "cpu" or gradient.layout is not torch.strided:
-            return "unknown"
-        return "kept" if bool(gradient.detach().any()) else "zero"
+        same = known is not None and known[0]() is gradient and known[1] == gradient._version
+        # A device would have to be waited for to see what was written since.
+        return "kept" if same else "unknown"
 
     def _accumulated(self, name: str, parameter: torch.Tensor) -> None:
         if self._recording.idle:

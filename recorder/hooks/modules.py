@@ -108,6 +108,8 @@ class ModuleHooks:
         else:
             call = self._inner_call(module, entry, outer)
         stack.append(call)
+        if call.mode == "training" and call.root and call.entry is not None:
+            self._state.called(call.entry, module)
         if call.mode == "training" and call.entry is not None and not call.entry.wrapper:
             self._inputs(call, args)
         elif call.mode == "evaluation" and call.root:

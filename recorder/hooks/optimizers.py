@@ -20,6 +20,10 @@ _SWITCHES = frozenset(
 """Group entries that choose an implementation or only remember: context, never judged."""
 
 
+_SAMPLED = 16
+"""Parameters that tell whether an optimizer has written to its own."""
+
+
 class OptimizerHooks:
     """The global optimizer step hooks, and the state of optimizers between steps."""
 
@@ -33,6 +37,7 @@ class OptimizerHooks:
         self._depth: dict[int, int] = {}
         self._complete: set[str] = set()
         self._handles: list[Any] = []
+        self._versions: dict[str, tuple[int, list[int]]] = {}
         self.steps = 0
 
     def install(self, patches: Patches) -> None:
@@ -139,6 +144,21 @@ class OptimizerHooks:
         name = "module" if is_module else self.registry.name_in_use(owner) or "optimizer"
         flag, kind = Flag.CONTEXT, Kind.MARKER
         self._recording.plain(Phase.GRADIENT, "zero_grad", name, True, flag, kind)
+        if not is_module and name != "optimizer":
+            self._look_for_unseen_update(owner, name)
+
+    def _look_for_unseen_update(self, optimizer: Any, name: str) -> None:
+        """Record that parameters were written since gradients were last cleared in this step.
+
+        An update inside a compiled region runs no hooks; the step would seem to have none.
+        """
+        step, first = self._recording.window.number, optimizer.param_groups[0]["params"][:_SAMPLED]
+        versions = [parameter._version for parameter in first if not parameter.is_inference()]
+        known, self._versions[name] = self._versions.get(name), (step, versions)
+        if known is not None and known[0] == step and known[1] != versions:
+            self._recording.plain(
+                Phase.OPTIMIZER, name, "unseen_update", True, Flag.CONTEXT, Kind.MARKER
+            )
 
     # -- an update ----------------------------------------------------------------------------
 

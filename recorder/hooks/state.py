@@ -10,7 +10,7 @@ import xxhash
 
 from traceparity.recorder.change_log import SMALL, ChangeLog
 from traceparity.recorder.hooks.gradients import GradientHooks
-from traceparity.recorder.naming import ModuleEntry, join, live_modules
+from traceparity.recorder.naming import ModuleEntry, innermost, join, live_modules
 from traceparity.recorder.observe import storage_of
 from traceparity.recorder.recording import Recording, plain_value
 from traceparity.tracefmt.records import Flag, Phase
@@ -25,6 +25,7 @@ class StateHooks:
         self._recording = recording
         self._log = log
         self._gradients = gradients
+        self._training: dict[str, bool] = {}
 
     def window_opens(self) -> None:
         """Record what each root's next step starts from."""
@@ -52,6 +53,7 @@ class StateHooks:
         for entry, module in members:
             if not entry.wrapper:
                 training = bool(getattr(module, "training", False))
+                self._training[entry.path] = training
                 self._log.plain(
                     Phase.STATE, entry.path, "training", training, always=full, flags=flags
                 )
@@ -103,6 +105,12 @@ class StateHooks:
             )  # fmt: skip
             if parameter.requires_grad:
                 self._gradients.watch(parameter, name)
+
+    def called(self, entry: ModuleEntry, module: torch.nn.Module) -> None:
+        """A root is called for training: record its mode if it has changed within the step."""
+        training = bool(getattr(innermost(module), "training", False))
+        if self._training.get(entry.path, training) is not training:
+            self._recording.plain(Phase.FORWARD, entry.path, "training", training, Flag.CONTEXT)
 
     def _describe(self, entry: ModuleEntry, module: torch.nn.Module) -> None:
         entry.described = True

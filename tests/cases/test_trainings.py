@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 import trainings
 
+from traceparity.invariants.laws.pack import LAWS
+from traceparity.invariants.laws.result import judge_by_laws
+from traceparity.tracefmt.reader import open_trace
+
 
 def record(train: object, variant: str, folder: Path, out: Path | None) -> None:
     """Run a training in a forked child, recorded to ``out`` unless that is None."""
@@ -62,6 +66,10 @@ def test_a_pair_of_trainings(pair, tmp_path, commands):
     found = result["first_divergence"]
     place = found and f"{found['phase']}:{found['component']}:{found['field']}"
     assert result["outcome"] == pair.outcome, (result["reason"], place)
+    if pair.outcome == "PASS":
+        for trace in (reference, target):
+            with open_trace(trace) as opened:
+                assert judge_by_laws([{0: opened}], LAWS).findings == ()
     if pair.outcome == "FAIL":
         assert any(site in place for site in pair.sites), place
         assert pair.step is None or found["step"] == pair.step, place

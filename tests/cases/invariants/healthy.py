@@ -122,40 +122,6 @@ def average(folder: str) -> None:
         model.train()
 
 
-def stochastic_average(folder: str) -> None:
-    """torch's averaged model, a scheduler that waits for it, and statistics taken anew."""
-    torch.manual_seed(0)
-    model = Network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    averaged = torch.optim.swa_utils.AveragedModel(model)
-    waiting = torch.optim.swa_utils.SWALR(optimizer, swa_lr=0.05)
-    batches = shuffled()
-    for epoch in range(3):
-        for inputs, targets in batches:
-            learn(model, optimizer, inputs, targets)
-        if epoch == 2:
-            averaged.update_parameters(model)
-            waiting.step()
-    torch.optim.swa_utils.update_bn(batches, averaged)
-    evaluate(averaged)
-
-
-def closures(folder: str) -> None:
-    """LBFGS: several passes over one batch inside an update."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4)
-    for inputs, targets in shuffled():
-
-        def closure(inputs: torch.Tensor = inputs, targets: torch.Tensor = targets) -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = functional.mse_loss(model(inputs), targets)
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
-
-
 def accumulation(folder: str) -> None:
     """Windows of three micro-batches, the last one of each epoch shorter."""
     torch.manual_seed(0)
@@ -220,73 +186,6 @@ def truncated(folder: str) -> None:
         hidden = hidden.detach()
 
 
-def no_decay(folder: str) -> None:
-    """No weight decay at all, and a rate of zero for the first step of the warm-up."""
-    torch.manual_seed(0)
-    model = Network()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
-    warm = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 4))
-    for inputs, targets in shuffled():
-        learn(model, optimizer, inputs, targets)
-        warm.step()
-
-
-def skipped(folder: str) -> None:
-    """A gradient scaler that begins too high and leaves the first updates out."""
-    torch.manual_seed(0)
-    model = Network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**126, growth_interval=3)
-    for step, (inputs, targets) in enumerate(shuffled()):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = functional.mse_loss(model(inputs).float(), targets)
-        if step < 2:
-            loss = loss * 1e4
-        optimizer.zero_grad()
-        scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
-        nn.utils.clip_grad_norm_(model.parameters(), 0.05)
-        scaler.step(optimizer)
-        scaler.update()
-
-
-def several_optimizers(folder: str) -> None:
-    """One optimizer for sparse embeddings, one for the rest, and a head that waits its turn."""
-    torch.manual_seed(0)
-    model = Tied()
-    model.embed = nn.Embedding(WORDS, 8, sparse=True)
-    model.head = nn.Linear(8, WORDS)
-    auxiliary = nn.Linear(8, 1)
-    first = torch.optim.SparseAdam(model.embed.parameters(), lr=1e-2)
-    second = torch.optim.Adam([*model.mix.parameters(), *model.head.parameters()], lr=1e-2)
-    third = torch.optim.SGD(auxiliary.parameters(), lr=1e-2)
-    for step, (ids,) in enumerate(loader(0)):
-        logits = model(ids[:, :-1])
-        loss = functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
-        if step % 2:
-            loss = loss + auxiliary(model.embed(ids)).square().mean()
-        for optimizer in (first, second, third):
-            optimizer.zero_grad()
-        loss.backward()
-        for optimizer in (first, second, third):
-            optimizer.step()
-
-
-def quiet_gradients(folder: str) -> None:
-    """Momentum moves parameters whose gradient is zero; without it they stay."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(
-        [{"params": model[0].parameters(), "momentum": 0.9}, {"params": model[2].parameters()}],
-        lr=0.05,
-    )
-    for step, (inputs, targets) in enumerate(shuffled()):
-        loss = functional.mse_loss(model(inputs), targets) * (0.0 if step > 2 else 1.0)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-
 def unused(folder: str) -> None:
     """Parts that some steps use, and one that none does."""
     torch.manual_seed(0)
@@ -328,27 +227,6 @@ def evaluated_in_between(folder: str) -> None:
             model.train()
 
 
-def sharpness(folder: str) -> None:
-    """SAM: two passes over a batch, parameters moved aside for the second one."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for inputs, targets in shuffled():
-        functional.mse_loss(model(inputs), targets).backward()
-        with torch.no_grad():
-            norm = nn.utils.get_total_norm([p.grad for p in model.parameters()])
-            moves = [p.grad * (0.05 / norm) for p in model.parameters()]
-            for parameter, move in zip(model.parameters(), moves, strict=True):
-                parameter.add_(move)
-        optimizer.zero_grad()
-        functional.mse_loss(model(inputs), targets).backward()
-        with torch.no_grad():
-            for parameter, move in zip(model.parameters(), moves, strict=True):
-                parameter.sub_(move)
-        optimizer.step()
-        optimizer.zero_grad()
-
-
 def student(folder: str) -> None:
     """A teacher in each step, and a target network that follows after every third one."""
     torch.manual_seed(0)
@@ -363,31 +241,22 @@ def student(folder: str) -> None:
             target.load_state_dict(model.state_dict())
 
 
-def cleared_by_hand(folder: str) -> None:
-    """Gradients cleared as old programs do it, past the version counters."""
+def renormalised(folder: str) -> None:
+    """An embedding whose forward pass keeps its rows in a range, in evaluations too."""
     torch.manual_seed(0)
-    model = Network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for inputs, targets in shuffled():
-        functional.mse_loss(model(inputs), targets).backward()
-        optimizer.step()
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                parameter.grad.data.zero_()
-
-
-def half_precision(folder: str) -> None:
-    """Updates too small for the precision of the weights."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)).bfloat16()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
-    for inputs, targets in shuffled():
-        learn(model, optimizer, inputs.bfloat16(), targets.bfloat16())
+    model = Tied()
+    model.embed = nn.Embedding(WORDS, 8, max_norm=0.5)
+    model.head = nn.Linear(8, WORDS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for step, (ids,) in enumerate(loader(0)):
+        fit(model, optimizer, ids)
+        if step == 3:
+            with torch.no_grad():
+                model(torch.arange(WORDS)[None])
 
 
 PROGRAMS: tuple[Callable[[str], None], ...] = (
-    accumulation, adapters, adversaries, adversaries_turn_by_turn, average, cleared_by_hand,
-    cloned, closures, evaluated_in_between, frozen_backbone, half_precision, left_over, no_decay,
-    quiet_gradients, several_optimizers, sharpness, skipped, stochastic_average, student, thawed,
-    tied, truncated, unused,
+    accumulation, adapters, adversaries, adversaries_turn_by_turn, average, cloned,
+    evaluated_in_between, frozen_backbone, left_over, renormalised, student, thawed, tied,
+    truncated, unused,
 )  # fmt: skip

@@ -107,6 +107,7 @@ class Experts(nn.Module):
     def __init__(self, bug: str, rank: int) -> None:
         super().__init__()
         self.gate = nn.Linear(6, 6)
+        torch.manual_seed(100 + rank)
         self.expert = nn.Linear(6, 6)
         self.sent = 3 if bug and rank else 2
 

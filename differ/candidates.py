@@ -62,12 +62,12 @@ class Candidates:
     Attributes:
         found: The candidates, in order.
         compared: How many pairs of rows were compared.
-        close: How many of them differ by so little that their sketches satisfy the rule.
+        close: Whether some of them differ by so little that their sketches satisfy the rule.
     """
 
     found: list[Candidate]
     compared: int = 0
-    close: int = 0
+    close: bool = False
 
 
 def candidates(pair: StepPair, block: Block) -> Candidates:
@@ -75,9 +75,9 @@ def candidates(pair: StepPair, block: Block) -> Candidates:
     result = Candidates([])
     found = result.found
     for matches in _matches(pair, block):
-        unequal = _unequal(pair, matches)
+        unequal = _unequal(pair, matches.reference, matches.target)
         close = surely_close(pair, matches.reference[unequal], matches.target[unequal])
-        result.close += int(close.sum())
+        result.close |= bool(close.any())
         found += _pairs(pair, block, matches, unequal[~close].tolist())
         found += _one_sided(pair, block, matches)
         result.compared += len(matches.reference)
@@ -87,6 +87,39 @@ def candidates(pair: StepPair, block: Block) -> Candidates:
         # what was accumulated before differs. Parameters come in their own order.
         found.sort(key=lambda candidate: _parameter_number(pair, candidate))
     return result
+
+
+def settled_blocks(pair: StepPair) -> dict[int, Candidates]:
+    """The blocks without candidates, by number, where all rows of two steps answer in order.
+
+    That is nearly every block of two runs that are equal within a tolerance: one look at the whole
+    step tells what `candidates` would say of each.
+    """
+    left, right = pair.reference, pair.target
+    rows, target_rows = left.layout.judged_rows, right.layout.judged_rows
+    if not _answer_in_order(left, rows, right, target_rows):
+        return {}
+    unequal = _unequal(pair, rows, target_rows)
+    is_close = surely_close(pair, rows[unequal], target_rows[unequal])
+    blocks = left.block[rows[unequal]]
+    close, unsettled = (set(blocks[mask].tolist()) for mask in (is_close, ~is_close))
+    return {
+        number: Candidates([], size, number in close)
+        for number, size in left.layout.block_sizes.items()
+        if number not in unsettled
+    }
+
+
+def _answer_in_order(left: StepView, rows: Ids, right: StepView, target_rows: Ids) -> bool:
+    return len(rows) == len(target_rows) and all(
+        bool((mine[rows] == theirs[target_rows]).all())
+        for mine, theirs in (
+            (left.site, right.site),
+            (left.block, right.block),
+            (left.stateful, right.stateful),
+            (left.columns.call, right.columns.call),
+        )
+    )
 
 
 def _parameter_number(pair: StepPair, candidate: Candidate) -> int:
@@ -116,11 +149,11 @@ def _rows(view: StepView, block: Block) -> Ids:
     return np.flatnonzero(view.judged & (view.block == block.number))
 
 
-def _unequal(pair: StepPair, matches: Matches) -> Ids:
+def _unequal(pair: StepPair, rows: Ids, target_rows: Ids) -> Ids:
     """Which pairs of rows are not bit-equal."""
     left, right = pair.reference.columns, pair.target.columns
-    rows, target_rows = matches.reference, matches.target
-    differs = (left.digest[rows] != right.digest[target_rows]).any(axis=1)
+    digests, others = left.digest[rows], right.digest[target_rows]
+    differs = (digests[:, 0] != others[:, 0]) | (digests[:, 1] != others[:, 1])
     differs |= left.kind[rows] != right.kind[target_rows]
     if not pair.same_digest_kind:
         differs |= left.kind[rows] == 0

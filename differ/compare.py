@@ -96,14 +96,15 @@ def _within_limits(rule: Rule, reference: Observation, target: Observation) -> V
     left, right = reference.array(), target.array()
     if left is not None and right is not None:
         return _compare_arrays(rule, left, right)
-    if not _is_inexact(reference.dtype):
+    if not is_inexact(reference.dtype):
         return DIFFERENT
     if bool(reference.nonfinite) != bool(target.nonfinite):
         return DIFFERENT
     return _compare_sketches(rule, reference, target)
 
 
-def _is_inexact(dtype: str) -> bool:
+def is_inexact(dtype: str) -> bool:
+    """Whether elements of a dtype may be rounded, so that a tolerance makes sense."""
     return dtype.startswith(("float", "bfloat", "complex"))
 
 

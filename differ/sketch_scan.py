@@ -3,11 +3,18 @@
 import numpy as np
 import numpy.typing as npt
 
-from traceparity.differ.metrics import ROUNDING, UPPER, widened
+from traceparity.differ.metrics import ROUNDING, UPPER
 from traceparity.differ.sites import Ids
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import Mask
-from traceparity.tracefmt.records import Kind
+from traceparity.tracefmt.records import Columns, Kind
+
+_AT_ONCE = 1024
+"""Rows whose sketches are compared at once: what they need then stays in the cache."""
+_SINGLE = 1 + 1e-5
+"""What a sum of 61 squares in single precision may lack of the true one, and more."""
+_VANISHED = np.float32(1e-36)
+"""More than the squares that are too small for single precision come to."""
 
 
 def surely_close(pair: StepPair, rows: Ids, target_rows: Ids) -> Mask:
@@ -28,22 +35,35 @@ def surely_close(pair: StepPair, rows: Ids, target_rows: Ids) -> Mask:
         # Kept values are better evidence than a sketch.
         & ((left.value_offset[rows] < 0) | (right.value_offset[target_rows] < 0))
         & pair.types.same(left, rows, right, target_rows)
+        & pair.types.inexact(left, rows)
     )
     close = np.zeros(len(rows), np.bool_)
     chosen = np.flatnonzero(usable)
-    sketches = widened(left.sketches[left.sketch_row[rows[chosen]]])
-    sketches -= right.sketches[right.sketch_row[target_rows[chosen]]]
-    norm, other_norm = left.stats[rows[chosen], 2], right.stats[target_rows[chosen], 2]
-    close[chosen] = _upper_bounds(sketches, norm, other_norm) <= limit[chosen] * norm
+    if not len(chosen):
+        return close
+    mine, theirs = rows[chosen], target_rows[chosen]
+    norm = left.stats[mine, 2].astype(np.float64)
+    other_norm = right.stats[theirs, 2].astype(np.float64)
+    allowed = limit[chosen] * norm
+    with np.errstate(all="ignore"):
+        bounds = UPPER * _distances(left, mine, right, theirs) + ROUNDING * (norm + other_norm)
+        # The norm of huge elements is infinite: it says nothing.
+        close[chosen] = (bounds <= allowed) & np.isfinite(allowed)
     return close
 
 
-def _upper_bounds(
-    differences: npt.NDArray[np.float64],
-    norm: npt.NDArray[np.float32],
-    other_norm: npt.NDArray[np.float32],
+def _distances(
+    left: Columns, rows: Ids, right: Columns, target_rows: Ids
 ) -> npt.NDArray[np.float64]:
-    with np.errstate(all="ignore"):
-        distance = np.linalg.norm(differences, axis=1)
-        bounds: npt.NDArray[np.float64] = UPPER * distance + ROUNDING * (norm + other_norm)
-    return bounds
+    """The distance of each pair of sketches; never less than it is, and by little more.
+
+    Single precision suffices, as the difference of two singles is exact but for its last bit: no
+    small distance of large sketches is lost.
+    """
+    squares = np.empty(len(rows), np.float32)
+    sketch_rows, others = left.sketch_row[rows], right.sketch_row[target_rows]
+    for start in range(0, len(rows), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        apart = left.sketches[sketch_rows[part]] - right.sketches[others[part]]
+        np.einsum("ij,ij->i", apart, apart, out=squares[part])
+    return np.sqrt((squares + _VANISHED).astype(np.float64)) * _SINGLE

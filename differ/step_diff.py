@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from traceparity.differ.candidates import Candidate, candidates
+from traceparity.differ.candidates import Candidate, candidates, settled_blocks
 from traceparity.differ.compare import Relation, Verdict, compare
 from traceparity.differ.data_evidence import with_samples
 from traceparity.differ.divergence import make_divergence
@@ -52,8 +52,12 @@ def compare_steps(pair: StepPair) -> StepReport:
     report = StepReport(pair, Compared(steps=1, ignored=pair.reference.ignored))
     relevance = Relevance(pair)
     seam = is_seam(pair)
+    settled = settled_blocks(pair)
     for block in pair.blocks:
-        found = seam_candidates(pair) if seam and block == STATE_BLOCK else candidates(pair, block)
+        if seam and block == STATE_BLOCK:
+            found = seam_candidates(pair)
+        else:
+            found = settled.get(block.number) or candidates(pair, block)
         report.compared.observations += found.compared
         report.identical &= not found.close
         if found.compared:

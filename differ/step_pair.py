@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from traceparity.differ.carry import Carry
 from traceparity.differ.names import within
 from traceparity.differ.observation import Observation
@@ -85,8 +83,8 @@ class StepPair:
     @cached_property
     def blocks(self) -> list[Block]:
         """The blocks that either side has, in order."""
-        numbers = [view.block[view.judged] for view in (self.reference, self.target)]
-        return [block_of(number) for number in np.unique(np.concatenate(numbers)).tolist()]
+        sizes = [view.layout.block_sizes for view in (self.reference, self.target)]
+        return [block_of(number) for number in sorted(sizes[0].keys() | sizes[1].keys())]
 
     @cached_property
     def same_digest_kind(self) -> bool:

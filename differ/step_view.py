@@ -59,27 +59,23 @@ def block_of(number: int) -> Block:
     return Block(number, Phase(phase + 1), microbatch, bool(evaluation))
 
 
-class StepView:
-    """The rows of a step.
+class Layout:
+    """What the rows of a step are, apart from their values. Steps of a training share one.
 
     Attributes:
-        number: The step's number in its own trace.
-        columns: The rows as stored.
         site: Joint number of each row.
         thing: Thing number of each row.
         phase: Phase of each row.
         judged: Rows that decide under the policy.
         stateful: Rows of things that stay until they change.
+        context: Rows that explain but never decide.
+        evaluation: Rows of evaluation activity.
         block: Number of each row's block; see `block_of`.
     """
 
     def __init__(
-        self, trace: "Trace", number: int, sites: JointSites, table: SideTable, policy: Policy
+        self, columns: Columns, sites: JointSites, table: SideTable, policy: Policy
     ) -> None:
-        self.trace = trace
-        self.number = number
-        self.columns: Columns = trace.columns(number)
-        columns = self.columns
         self.site: Ids = table.joint[columns.site]
         self.thing: Ids = sites.thing_of[self.site]
         self.phase: Ids = sites.phase_of[self.site]
@@ -87,42 +83,87 @@ class StepView:
         self.stateful: Mask = (flags & Flag.STATEFUL) != 0
         self.context: Mask = (flags & Flag.CONTEXT) != 0
         self.evaluation: Mask = (flags & Flag.EVALUATION) != 0
-        self.judged: Mask = self._judged(sites, policy)
-        self.block: Ids = self._blocks()
+        self.is_snapshot = bool((flags & Flag.SNAPSHOT).any())
+        self.judged: Mask = self._judged(flags, sites, policy)
+        self.block: Ids = self._blocks(columns.microbatch)
 
-    def _judged(self, sites: JointSites, policy: Policy) -> Mask:
+    def _judged(self, flags: npt.NDArray[np.uint16], sites: JointSites, policy: Policy) -> Mask:
         judged = ~self.context
         if policy.align.evaluation == "compare":
             judged |= self.evaluation
         if policy.align.order == "free":
             judged &= self.phase != Phase.DATA
         # Recomputation repeats a forward pass inside backward: no event of the training itself.
-        repeated = (self.columns.flags & Flag.RECOMPUTED) != 0
+        repeated = (flags & Flag.RECOMPUTED) != 0
         judged &= ~repeated | self.stateful
         if len(policy.align.phases) < len(PHASES):
             wanted = np.array([name in policy.align.phases for name in PHASES])
             judged &= wanted[self.phase]
         return judged & ~sites.ignored[self.site]
 
-    def _blocks(self) -> Ids:
-        microbatch = self.columns.microbatch.astype(np.int64)
-        inside = 1 + _IN_MICROBATCH * microbatch + (self.phase - 1)
+    def _blocks(self, microbatches: npt.NDArray[np.uint32]) -> Ids:
+        inside = 1 + _IN_MICROBATCH * microbatches.astype(np.int64) + (self.phase - 1)
         base = np.where(self.phase <= Phase.BACKWARD, inside, _AFTER_MICROBATCHES + self.phase)
         base[self.phase == Phase.STATE] = 0
         return base * 2 + self.evaluation
 
-    def __len__(self) -> int:
-        return len(self.columns)
+    @cached_property
+    def judged_rows(self) -> Ids:
+        """The rows that decide."""
+        return np.flatnonzero(self.judged)
 
     @cached_property
-    def is_snapshot(self) -> bool:
-        """Whether the step lists in full what it starts from."""
-        return bool((self.columns.flags & Flag.SNAPSHOT).any())
+    def block_sizes(self) -> dict[int, int]:
+        """How many rows decide in each block that has any."""
+        numbers, counts = np.unique(self.block[self.judged_rows], return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     @cached_property
     def ignored(self) -> int:
         """Rows that the policy leaves out."""
         return int((~self.context & ~self.judged).sum())
+
+
+class StepView:
+    """The rows of a step.
+
+    Attributes:
+        number: The step's number in its own trace.
+        columns: The rows as stored.
+        layout: What the rows are, apart from their values.
+        site: Joint number of each row.
+        thing: Thing number of each row.
+        phase: Phase of each row.
+        judged: Rows that decide under the policy.
+        stateful: Rows of things that stay until they change.
+        context: Rows that explain but never decide.
+        evaluation: Rows of evaluation activity.
+        block: Number of each row's block; see `block_of`.
+        is_snapshot: Whether the step lists in full what it starts from.
+    """
+
+    def __init__(self, trace: "Trace", number: int, columns: Columns, layout: Layout) -> None:
+        self.trace = trace
+        self.number = number
+        self.columns = columns
+        self.layout = layout
+        self.site = layout.site
+        self.thing = layout.thing
+        self.phase = layout.phase
+        self.judged = layout.judged
+        self.stateful = layout.stateful
+        self.context = layout.context
+        self.evaluation = layout.evaluation
+        self.block = layout.block
+        self.is_snapshot = layout.is_snapshot
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def ignored(self) -> int:
+        """Rows that the policy leaves out."""
+        return self.layout.ignored
 
     @cached_property
     def gradient_tensors(self) -> frozenset[int]:
@@ -157,11 +198,13 @@ class Steps:
         self.entries: dict[int, Any] = {step.number: step for step in trace.steps}
         self._policy = policy
         self._kept: OrderedDict[int, StepView] = OrderedDict()
+        self._layouts: OrderedDict[tuple[bytes, ...], Layout] = OrderedDict()
 
     def __getitem__(self, number: int) -> StepView:
         view = self._kept.get(number)
         if view is None:
-            view = StepView(self.trace, number, self.sites, self.table, self._policy)
+            columns = self.trace.columns(number)
+            view = StepView(self.trace, number, columns, self._layout(columns))
             self._kept[number] = view
             if len(self._kept) > _KEPT_STEPS:
                 self._kept.popitem(last=False)
@@ -176,6 +219,15 @@ class Steps:
                 self.numbers.append(entry.number)
             self.entries[entry.number] = entry
             self._kept.pop(entry.number, None)
+
+    def _layout(self, columns: Columns) -> Layout:
+        key = columns.site.tobytes(), columns.microbatch.tobytes(), columns.flags.tobytes()
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._layouts[key] = Layout(columns, self.sites, self.table, self._policy)
+            if len(self._layouts) > _KEPT_STEPS:
+                self._layouts.popitem(last=False)
+        return layout
 
     def location(self, site: int) -> str:
         """The source line that first led to a site in this trace; empty where unknown."""

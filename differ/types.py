@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceparity.differ.compare import is_inexact
 from traceparity.differ.sites import Ids
 from traceparity.differ.step_view import Mask
 from traceparity.tracefmt.records import Columns
@@ -20,6 +21,7 @@ class TypeTable:
         self._reference = reference
         self._target = target
         self._known: dict[tuple[str, int, int], tuple[Ids, Ids]] = {}
+        self._rounded: Mask = np.empty(0, np.bool_)
 
     def same(self, left: Columns, rows: Ids, right: Columns, target_rows: Ids) -> Mask:
         """Which pairs of tensors have one dtype and one shape."""
@@ -27,6 +29,19 @@ class TypeTable:
         mask: Mask = dtypes[0][left.dtype[rows]] == dtypes[1][right.dtype[target_rows]]
         mask &= shapes[0][left.shape[rows]] == shapes[1][right.shape[target_rows]]
         return mask
+
+    def inexact(self, left: Columns, rows: Ids) -> Mask:
+        """Which tensors of the reference have elements that may be rounded."""
+        return self._inexact[left.dtype[rows]]
+
+    @property
+    def _inexact(self) -> Mask:
+        strings = self._reference.strings
+        if len(self._rounded) != len(strings):
+            self._rounded = np.array(
+                [is_inexact(name.removeprefix("torch.")) for name in strings], np.bool_
+            )
+        return self._rounded
 
     @property
     def _dtypes(self) -> tuple[Ids, Ids]:

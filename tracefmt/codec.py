@@ -26,6 +26,9 @@ COLUMNS = tuple(ROW.names or ())
 """The columns of a chunk, in the order of `docs/format.md`."""
 SHARD_COLUMNS = ("whole", "offset", "layout")
 """Columns of version 1.1; a chunk without shards has none of them."""
+_TYPES = tuple((name, ROW[name]) for name in COLUMNS)
+_LAST_KIND = max(Kind)
+_EXTERNAL = np.uint16(Flag.EXTERNAL_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +172,10 @@ def unpack_columns(fields: Fields, tables: Tables) -> Columns:
     if count > limits.MAX_ROWS:
         raise fields.error(f"{count} rows (limit {limits.MAX_ROWS})")
     views = {
-        name: columns.array(name, ROW[name], count)
+        name: columns.array(name, dtype, count)
         if name not in SHARD_COLUMNS or columns.has(name)
-        else np.zeros(count, ROW[name])
-        for name in COLUMNS
+        else np.zeros(count, dtype)
+        for name, dtype in _TYPES
     }
     sketches = fields.array("sketches", ("<f4", SKETCH_WIDTH))
     result = Columns(**views, sketches=sketches, values=fields.data("values"))
@@ -182,13 +185,6 @@ def unpack_columns(fields: Fields, tables: Tables) -> Columns:
 
 
 def _check_references(columns: Columns, tables: Tables) -> None:
-    offsets, lengths = columns.value_offset, columns.value_length
-    external = (columns.flags & np.uint16(Flag.EXTERNAL_VALUE)) != 0
-    room = len(columns.values)
-    inside = ~external & (offsets >= 0)
-    # Each is checked against the room alone first, so that their sum cannot overflow.
-    fits = (offsets <= room) & (lengths <= room)
-    fits[inside] &= (offsets[inside].astype(np.uint64) + lengths[inside]) <= room
     sound = (
         columns.site.max() < len(tables.sites)
         and columns.shape.max() < len(tables.shapes)
@@ -197,15 +193,28 @@ def _check_references(columns: Columns, tables: Tables) -> None:
         and columns.layout.max() < len(tables.strings)
         and columns.dtype.max() < len(tables.strings)
         and columns.device.max() < len(tables.strings)
-        and columns.kind.max() <= max(Kind)
+        and columns.kind.max() <= _LAST_KIND
         and columns.sketch_row.max() < len(columns.sketches)
         and columns.sketch_row.min() >= -1
-        and offsets.min() >= -1
-        and offsets[external].min(initial=0) >= 0
-        and bool(fits[inside].all())
+        and columns.value_offset.min() >= -1
+        and _values_inside(columns)
     )
     if not sound:
         raise TraceFormatError("the chunk is damaged: it points outside its tables")
+
+
+def _values_inside(columns: Columns) -> bool:
+    """Whether kept values lie in the chunk, but for those that lie in records of their own."""
+    offsets, flags = columns.value_offset, columns.flags
+    kept = np.flatnonzero((offsets >= 0) | ((flags & _EXTERNAL) != 0))
+    if not len(kept):
+        return True
+    external = (flags[kept] & _EXTERNAL) != 0
+    inside, room = kept[~external], len(columns.values)
+    starts, lengths = offsets[inside].astype(np.uint64), columns.value_length[inside]
+    # Each is checked against the room alone too, as their sum may overflow.
+    fits = (starts <= room) & (lengths <= room) & (starts + lengths <= room)
+    return bool(fits.all()) and int(offsets[kept[external]].min(initial=0)) >= 0
 
 
 def join_columns(parts: Sequence[Columns]) -> Columns:

@@ -91,7 +91,8 @@ class Fields:
         length = len(value) // item.itemsize if count is None else count
         if len(value) != length * item.itemsize:
             raise self.error(f"{name!r} has a wrong length")
-        return np.frombuffer(value, base).reshape(length, *shape)
+        flat = np.frombuffer(value, base)
+        return flat.reshape(length, *shape) if shape else flat
 
 
 def pack_map(fields: dict[str, Any]) -> bytes:
@@ -141,31 +142,48 @@ class _Reader:
         if count > _MAX_KEYS or depth > _MAX_DEPTH or self._maps_left < 0:
             raise ValueError("too many fields or maps")
         fields: dict[str, Any] = {}
+        payload = self._payload
         for _ in range(count):
-            name = self._value(depth)
-            if type(name) is not str:
-                raise ValueError("a field's name is no text")
-            fields[name] = self._value(depth)
+            name = self._text(self._byte())
+            first = payload[self._at]
+            self._at += 1
+            # Looked for first, as nearly all fields are byte strings.
+            if first in _BINARY:
+                fields[name] = self._bytes(_BINARY[first])
+            else:
+                fields[name] = self._value(first, depth)
         return fields
 
-    def _value(self, depth: int) -> Any:
-        first = self._payload[self._at]
-        if _is_map(first):
-            return self.map(depth + 1)
-        if first in _ARRAYS_AND_EXTENSIONS:
-            return self._skip()
-        self._at += 1
-        if first in _BINARY:
-            return self._bytes(self._number(_BINARY[first]))
-        if first & 0xE0 == 0xA0:
-            return str(self._bytes(first & 0x1F), "utf-8")
-        if first in _TEXT:
-            return str(self._bytes(self._number(_TEXT[first])), "utf-8")
+    def _value(self, first: int, depth: int) -> Any:
+        if first < 0x80:
+            return first
+        if first >= 0xE0:
+            return first - 0x100
         if first in _NUMBER:
             return self._number(_NUMBER[first])
         if first in _CONSTANT:
             return _CONSTANT[first]
-        return first if first < 0x80 else first - 0x100
+        if _is_map(first):
+            self._at -= 1
+            return self.map(depth + 1)
+        if first in _ARRAYS_AND_EXTENSIONS:
+            self._at -= 1
+            return self._skip()
+        return self._text(first)
+
+    def _text(self, first: int) -> str:
+        if first & 0xE0 == 0xA0:
+            length = first & 0x1F
+        elif first in _TEXT:
+            length = self._number(_TEXT[first])
+        else:
+            raise ValueError("a field's name is no text")
+        begin = self._at
+        self._at += length
+        data = self._payload[begin : self._at]
+        if len(data) < length:
+            raise ValueError("it ends too early")
+        return data.decode()
 
     def _byte(self) -> int:
         self._at += 1
@@ -176,11 +194,13 @@ class _Reader:
         self._at += kind.size
         return number
 
-    def _bytes(self, length: int) -> memoryview:
-        found = self._view[self._at : self._at + length]
+    def _bytes(self, kind: struct.Struct) -> memoryview:
+        (length,) = kind.unpack_from(self._payload, self._at)
+        begin = self._at + kind.size
+        self._at = begin + length
+        found = self._view[begin : self._at]
         if len(found) < length:
             raise ValueError("it ends too early")
-        self._at += length
         return found
 
     def _skip(self) -> None:

@@ -8,8 +8,10 @@ import click
 
 from traceparity._version import __version__
 from traceparity.cli.exits import Exit, run_command
+from traceparity.cli.locations import LOCATION
 from traceparity.cli.outputs import FORMATS, parse_output, wants_colour, write_report
 from traceparity.tracefmt.errors import TraceparityError
+from traceparity.tracefmt.location import Location
 
 if TYPE_CHECKING:
     from traceparity.differ.policy import Policy
@@ -21,7 +23,7 @@ _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_pa
 
 
 @click.command("tp-check", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("trace", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("trace", type=LOCATION, nargs=-1, required=True)
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="A policy file.")
 @click.option("--coverage", "rule", type=click.Choice(_RULES), help="Which samples must be seen.")
 @click.option("--id", metavar="FIELD", help='What names a sample: "sampler", or "batch[row]".')
@@ -51,7 +53,7 @@ _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_pa
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
 @click.version_option(__version__)
 def check(
-    trace: tuple[Path, ...],
+    trace: tuple[Location, ...],
     formats: tuple[str, ...],
     invariants: Path | None,
     accept: tuple[str, ...],

@@ -9,8 +9,10 @@ import click
 
 from traceparity._version import __version__
 from traceparity.cli.exits import Exit, run_command
+from traceparity.cli.locations import LOCATION
 from traceparity.cli.outputs import FORMATS, parse_output, wants_colour, write_report
 from traceparity.tracefmt.errors import TraceparityError
+from traceparity.tracefmt.location import Location
 
 if TYPE_CHECKING:
     from traceparity.differ.policy import Policy
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @click.command("tp-diff", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("reference", type=click.Path(path_type=Path), required=False, metavar="REFERENCE")
-@click.argument("target", type=click.Path(path_type=Path), nargs=-1, metavar="TARGET...")
+@click.argument("reference", type=LOCATION, required=False, metavar="REFERENCE")
+@click.argument("target", type=LOCATION, nargs=-1, metavar="TARGET...")
 @click.option(
     "--policy",
     "policy_file",
@@ -49,9 +51,7 @@ if TYPE_CHECKING:
     "--unmatched", type=click.Choice(["fail", "allow"]), help="Sites that one side alone has."
 )
 @click.option("--ignore", multiple=True, metavar="GLOB", help="Leave sites out.")
-@click.option(
-    "--repeat", type=click.Path(path_type=Path), metavar="REF2", help="A second reference run."
-)
+@click.option("--repeat", type=LOCATION, metavar="REF2", help="A second reference run.")
 @click.option(
     "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(FORMATS)}."
 )
@@ -59,10 +59,10 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
 @click.version_option(__version__)
 def diff(
-    reference: Path | None,
-    target: tuple[Path, ...],
+    reference: Location | None,
+    target: tuple[Location, ...],
     formats: tuple[str, ...],
-    repeat: Path | None,
+    repeat: Location | None,
     allow_abstain: bool,
     verbose: bool,
     print_policy: bool,
@@ -125,7 +125,7 @@ def _print_policy(options: dict[str, Any]) -> None:
     click.echo(policy_text(_policy(options)), nl=False)
 
 
-def _propose_renames(reference: Path, target: Sequence[Path]) -> None:
+def _propose_renames(reference: Location, target: Sequence[Location]) -> None:
     from traceparity.differ.errors import AlignmentError
     from traceparity.differ.propose_renames import propose_renames
 

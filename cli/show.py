@@ -4,14 +4,15 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from traceparity._version import __version__
 from traceparity.cli.exits import run_command
+from traceparity.cli.locations import LOCATION
 from traceparity.cli.outputs import wants_colour
+from traceparity.tracefmt.location import Location
 
 if TYPE_CHECKING:
     from traceparity.differ.show import Request
@@ -22,7 +23,7 @@ _DAMAGED = 1
 
 
 @click.command("tp-show", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("trace", type=click.Path(path_type=Path))
+@click.argument("trace", type=LOCATION)
 @click.option("--steps", "all_steps", is_flag=True, help="List all steps.")
 @click.option("--sites", is_flag=True, help="List the sites.")
 @click.option("--step", "numbers", type=int, multiple=True, metavar="N", help="One step.")
@@ -36,7 +37,7 @@ _DAMAGED = 1
 )
 @click.version_option(__version__)
 def show(
-    trace: Path,
+    trace: Location,
     all_steps: bool,
     sites: bool,
     numbers: tuple[int, ...],

@@ -4,7 +4,6 @@ import contextlib
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from traceparity.differ import coverage_text
@@ -16,6 +15,7 @@ from traceparity.differ.result import NotSeen, Outcome, RunSummary
 from traceparity.differ.segments import cuts_between
 from traceparity.differ.unseen import not_in_view
 from traceparity.tracefmt.codec import join_columns
+from traceparity.tracefmt.location import Location
 from traceparity.tracefmt.records import Columns, Phase
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class StepWatcher(Protocol):
 
 
 def check_run(
-    targets: Sequence[Path],
+    targets: Sequence[Location],
     policy: Policy,
     *,
     finite: bool = True,
@@ -94,7 +94,7 @@ def check_run(
         return check.result(" ".join(map(str, targets)))
 
 
-def check_error(reason: str, targets: Sequence[Path], policy: Policy) -> CheckResult:
+def check_error(reason: str, targets: Sequence[Location], policy: Policy) -> CheckResult:
     """The result where a trace or policy cannot be read."""
     target = RunSummary(" ".join(map(str, targets)))
     return CheckResult(Outcome.ERROR, reason, target, policy)

@@ -1,9 +1,8 @@
 """Comparing two runs under a policy: all ranks, all segments, one outcome."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceparity.differ.capture import common_capture
@@ -24,6 +23,7 @@ from traceparity.differ.result import (
     RunSummary,
 )
 from traceparity.differ.with_coverage import judge_target, with_coverage
+from traceparity.tracefmt.location import Location
 
 if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
@@ -60,10 +60,10 @@ class _Findings:
 
 
 def diff_runs(
-    reference: Path,
-    targets: Sequence[Path],
+    reference: Location,
+    targets: Sequence[Location],
     policy: Policy,
-    repeat: Path | None = None,
+    repeat: Location | None = None,
     *,
     prefix: bool = False,
 ) -> DiffResult:
@@ -101,7 +101,7 @@ def diff_runs(
     return with_coverage(result, coverage)
 
 
-def _opened(path: Path, stack: contextlib.ExitStack) -> Run:
+def _opened(path: Location, stack: contextlib.ExitStack) -> Run:
     from traceparity.tracefmt.reader import open_run
 
     run = open_run(path)
@@ -111,7 +111,7 @@ def _opened(path: Path, stack: contextlib.ExitStack) -> Run:
 
 
 def error_result(
-    reason: str, reference: Path, targets: Sequence[Path], policy: Policy
+    reason: str, reference: Location, targets: Sequence[Location], policy: Policy
 ) -> DiffResult:
     """The result where a trace or policy cannot be read."""
     return DiffResult(
@@ -226,7 +226,7 @@ def _result(
         divergences=_one_a_step(divergences),
         environment=environment_differences(ours.header, theirs.header),
         not_observed=_not_observed(reference, segments),
-        notes=tuple(findings.notes),
+        notes=(*findings.notes, *_unread(findings, [reference, *segments])),
         growth=tuple(worst.growth) if worst else (),
         next_commands=next_commands(first, ours, theirs) if first else (),
     )
@@ -320,7 +320,17 @@ def _not_observed(reference: Run, segments: Sequence[Run]) -> tuple[NotSeen, ...
     return tuple(seen)
 
 
-def _with_repeat(result: DiffResult, repeated: DiffResult, repeat: Path) -> DiffResult:
+def _unread(findings: _Findings, runs: Sequence[Run]) -> Iterator[str]:
+    """That the bytes of equal steps were not looked at, where fetching them would cost much."""
+    remote = any(trace.is_remote for run in runs for trace in run.values())
+    if remote and findings.compared.skipped_equal:
+        yield (
+            "equal steps of remote traces were recognised by the index alone; "
+            "tp-show --check reads all of a trace"
+        )
+
+
+def _with_repeat(result: DiffResult, repeated: DiffResult, repeat: Location) -> DiffResult:
     """Two reference runs that disagree leave nothing to judge the target by."""
     if repeated.outcome is Outcome.PASS:
         return result

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceparity.differ.result import MICRO_BATCHES, Divergence
+from traceparity.tracefmt.location import RemoteLocation
 
 if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
@@ -34,8 +35,15 @@ def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tup
 
 def record_again(trace: "Trace", steps: Sequence[int], capture: str) -> str:
     """The command that records some steps of a run, or all for none, again and more closely."""
-    output = Path(trace.path).with_suffix(f".{capture}.trace")
+    # A trace that was fetched from elsewhere is recorded again into this folder.
+    path = trace.path if isinstance(trace.path, Path) else Path(_file_name(trace.path))
+    output = path.with_suffix(f".{capture}.trace")
     options = ["-o", str(output), "--capture", capture]
     if steps:
         options += ["--steps", ",".join(f"{step}:{step + 1}" for step in steps)]
     return shlex.join(["tp-record", *options, "--", trace.header.program, *trace.header.arguments])
+
+
+def _file_name(place: RemoteLocation) -> str:
+    name = place.url.partition("::")[0].partition("?")[0].rstrip("/").rpartition("/")[2]
+    return name or "run.trace"

@@ -2,16 +2,16 @@
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 from traceparity.differ.name_pairs import NamePairs, listing_of, pair_names
 from traceparity.differ.policy_text import quoted
 from traceparity.differ.rename_table import rename_table
+from traceparity.tracefmt.location import Location
 
 _SHOWN = 8
 
 
-def propose_renames(reference: Path, target: Path) -> str:
+def propose_renames(reference: Location, target: Location) -> str:
     """The proposal as a part of a policy file.
 
     Raises:

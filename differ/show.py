@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ import numpy.typing as npt
 from traceparity.differ.observation import Observation, observe
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.tracefmt.globs import glob_matches
-from traceparity.tracefmt.reader import Trace, open_run, open_trace, rank_files
+from traceparity.tracefmt.location import Location
+from traceparity.tracefmt.reader import Trace, open_run, open_trace, run_files
 from traceparity.tracefmt.records import Flag, Phase, Site, SiteEntry, StepEntry
 from traceparity.tracefmt.verification import Verdict, verify
 
@@ -69,7 +69,7 @@ class Shown:
         return bool(self.seen.flags & Flag.CONTEXT)
 
 
-def open_ranks(path: Path, rank: int | None) -> dict[int, Trace]:
+def open_ranks(path: Location, rank: int | None) -> dict[int, Trace]:
     """The traces to show by rank: all of a run, or one.
 
     Raises:
@@ -81,7 +81,7 @@ def open_ranks(path: Path, rank: int | None) -> dict[int, Trace]:
     return {rank: open_trace(_ranks(path, rank)[rank])}
 
 
-def verify_ranks(path: Path, rank: int | None) -> dict[int, Verdict]:
+def verify_ranks(path: Location, rank: int | None) -> dict[int, Verdict]:
     """How sound the files of a run are, by rank.
 
     Raises:
@@ -91,8 +91,8 @@ def verify_ranks(path: Path, rank: int | None) -> dict[int, Verdict]:
     return {number: verify(file) for number, file in sorted(_ranks(path, rank).items())}
 
 
-def _ranks(path: Path, rank: int | None) -> dict[int, Path]:
-    files = rank_files(path) if path.is_dir() else {0: path}
+def _ranks(path: Location, rank: int | None) -> dict[int, Location]:
+    files = run_files(path)
     if rank is None:
         return files
     if rank not in files:

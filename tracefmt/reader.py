@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +13,7 @@ from traceparity.tracefmt.codec import join_columns, unpack_chunk, unpack_column
 from traceparity.tracefmt.errors import TraceError, TraceFormatError, TraceNotFoundError
 from traceparity.tracefmt.framing import RecordKind
 from traceparity.tracefmt.index import Footer, Steps, unpack_footer
+from traceparity.tracefmt.location import Location, RemoteLocation, location
 from traceparity.tracefmt.plain import decode_plain
 from traceparity.tracefmt.records import (
     Columns,
@@ -25,7 +25,7 @@ from traceparity.tracefmt.records import (
     StepEntry,
 )
 from traceparity.tracefmt.recovery import recover
-from traceparity.tracefmt.source import Source, open_file
+from traceparity.tracefmt.source import Source, open_source
 from traceparity.tracefmt.tables import Tables
 
 _RANK_FILE = re.compile(r"rank([0-9]{1,9})\.trace")
@@ -48,7 +48,7 @@ class Trace:
     """One trace, opened for reading. Only the index is in memory; steps are read when asked for.
 
     Attributes:
-        path: The file.
+        path: Where the file lies.
         header: What was known when recording began.
         complete: Whether the recording ended as it should, and the file says so.
         incomplete_reason: Why it did not.
@@ -64,7 +64,7 @@ class Trace:
         lost: Numbers of the steps that are known to be lost by it.
     """
 
-    def __init__(self, path: Path, source: Source, opened: Opened) -> None:
+    def __init__(self, path: Location, source: Source, opened: Opened) -> None:
         steps, tables = opened.steps, opened.tables
         self.path = path
         self.header = opened.header
@@ -93,6 +93,11 @@ class Trace:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its bytes lie elsewhere, so that each costs a transfer."""
+        return isinstance(self.path, RemoteLocation)
 
     def close(self) -> None:
         """Close the file."""
@@ -139,10 +144,14 @@ class Trace:
     def verify_step(self, number: int) -> None:
         """See that a step's bytes are sound, without unpacking them.
 
+        Those of a remote trace are left where they are: to fetch them all is what the index saves.
+
         Raises:
             KeyError: There is no such step.
             TraceFormatError: The step is damaged.
         """
+        if self.is_remote:
+            return
         with self._locating():
             for _ in self._chunks(number):
                 pass
@@ -223,17 +232,20 @@ class Trace:
             raise TraceError(f"{self.path}: {error.strerror or error}") from error
 
 
-def open_trace(path: str | os.PathLike[str]) -> Trace:
+def open_trace(path: str | os.PathLike[str] | RemoteLocation) -> Trace:
     """Open one trace file; a file without a sound footer is opened as far as it is sound.
+
+    Args:
+        path: A path, or a URL that fsspec knows, as a text.
 
     Raises:
         TraceNotFoundError: There is no such file.
         TraceFormatError: It is no trace, or so damaged that nothing of it can be used.
         TraceError: It cannot be read.
     """
-    path = Path(path)
+    path = location(path)
     try:
-        source = open_file(path)
+        source = open_source(path)
     except FileNotFoundError:
         raise TraceNotFoundError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
@@ -293,8 +305,11 @@ def _footer(source: Source) -> tuple[Footer, Tables] | None:
     return unpack_footer(payload, framing.PREFIX_SIZE + framing.HEAD_SIZE, offset)
 
 
-def open_run(path: str | os.PathLike[str]) -> dict[int, Trace]:
+def open_run(path: str | os.PathLike[str] | RemoteLocation) -> dict[int, Trace]:
     """Open a run: one trace file, or a folder with a ``rank<N>.trace`` for each process.
+
+    Args:
+        path: A path, or a URL that fsspec knows, as a text.
 
     Returns:
         The traces by rank, in order of rank; a single file is rank 0, whatever its header says.
@@ -304,12 +319,9 @@ def open_run(path: str | os.PathLike[str]) -> dict[int, Trace]:
         TraceFormatError: One of the files is unsound, or two claim the same rank.
         TraceError: One of them cannot be read.
     """
-    path = Path(path)
-    if not path.is_dir():
-        return {0: open_trace(path)}
     traces: dict[int, Trace] = {}
     try:
-        for rank, file in sorted(rank_files(path).items()):
+        for rank, file in run_files(path).items():
             traces[rank] = open_trace(file)
     except BaseException:
         for trace in traces.values():
@@ -318,23 +330,38 @@ def open_run(path: str | os.PathLike[str]) -> dict[int, Trace]:
     return traces
 
 
-def rank_files(folder: Path) -> dict[int, Path]:
-    """The trace of each rank in a folder.
+def run_files(path: str | os.PathLike[str] | RemoteLocation) -> dict[int, Location]:
+    """Where the trace of each rank of a run lies, in order of rank; nothing is opened.
 
     Raises:
-        TraceNotFoundError: It holds none.
-        TraceFormatError: Two claim the same rank.
+        TraceNotFoundError: It is a folder that holds no trace.
+        TraceFormatError: Two files of the folder claim the same rank.
         TraceError: The folder cannot be read.
     """
-    ranks: dict[int, Path] = {}
+    place = location(path)
     try:
-        entries = sorted(folder.iterdir())
+        files = _files(place)
+    except FileNotFoundError:
+        raise TraceNotFoundError(f"{place}: no such file or folder") from None
     except OSError as error:
-        raise TraceError(f"{folder}: {error.strerror or error}") from error
-    for entry in entries:
-        match = _RANK_FILE.fullmatch(entry.name)
-        if match and ranks.setdefault(int(match[1]), entry) != entry:
-            raise TraceFormatError(f"{folder}: two files are rank {int(match[1])}")
+        raise TraceError(f"{place}: {error.strerror or error}") from error
+    if files is None:
+        return {0: place}
+    ranks: dict[int, Location] = {}
+    for name, file in sorted(files.items()):
+        match = _RANK_FILE.fullmatch(name)
+        if match and ranks.setdefault(int(match[1]), file) != file:
+            raise TraceFormatError(f"{place}: two files are rank {int(match[1])}")
     if not ranks:
-        raise TraceNotFoundError(f"{folder}: the folder holds no rank<N>.trace")
-    return ranks
+        raise TraceNotFoundError(f"{place}: the folder holds no rank<N>.trace")
+    return dict(sorted(ranks.items()))
+
+
+def _files(place: Location) -> dict[str, Location] | None:
+    """The files of a folder by name; None for what is no folder."""
+    if isinstance(place, RemoteLocation):
+        from traceparity.tracefmt.remote import child, list_remote
+
+        names = list_remote(place)
+        return None if names is None else {name: child(place, name) for name in names}
+    return {entry.name: entry for entry in place.iterdir()} if place.is_dir() else None

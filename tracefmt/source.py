@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from traceparity.tracefmt.location import Location, RemoteLocation
+
 
 class Source(Protocol):
     """Gives any stretch of a file.
@@ -42,6 +44,20 @@ class StreamSource:
     def close(self) -> None:
         """Close the stream."""
         self._stream.close()
+
+
+def open_source(place: Location) -> Source:
+    """Whatever lies at a location.
+
+    Raises:
+        OSError: It cannot be opened, or not be read from any place, as a pipe.
+        ValueError: The path is none.
+    """
+    if isinstance(place, RemoteLocation):
+        from traceparity.tracefmt.remote import open_remote
+
+        return open_remote(place)
+    return open_file(place)
 
 
 def open_file(path: Path) -> StreamSource:

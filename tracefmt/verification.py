@@ -3,17 +3,22 @@
 import contextlib
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from traceparity.tracefmt import framing
-from traceparity.tracefmt.errors import ForeignFileError, TraceFormatError, VersionError
+from traceparity.tracefmt.errors import (
+    ForeignFileError,
+    TraceError,
+    TraceFormatError,
+    VersionError,
+)
 from traceparity.tracefmt.framing import Gap, RecordKind
 from traceparity.tracefmt.index import unpack_footer
+from traceparity.tracefmt.location import Location, RemoteLocation, location
 from traceparity.tracefmt.phase_digest import HASHED, PhaseDigests, SiteColumns
 from traceparity.tracefmt.plain import decode_plain
 from traceparity.tracefmt.reader import Trace, open_trace
 from traceparity.tracefmt.records import Columns, Damage, Flag, Kind, StepEntry
-from traceparity.tracefmt.source import Source, open_file
+from traceparity.tracefmt.source import Source, open_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Verdict:
         reason: Why it is incomplete; empty where it is not.
     """
 
-    path: Path
+    path: Location
     size: int
     records: int
     steps: int
@@ -49,7 +54,7 @@ class Verdict:
         return self.complete and not self.damage and not self.lost
 
 
-def verify(path: str | os.PathLike[str]) -> Verdict:
+def verify(path: str | os.PathLike[str] | RemoteLocation) -> Verdict:
     """Read all of a trace and compare it with its checksums and digests.
 
     Raises:
@@ -58,23 +63,25 @@ def verify(path: str | os.PathLike[str]) -> Verdict:
         VersionError: A newer major version wrote it.
         TraceError: It cannot be read.
     """
-    path = Path(path)
+    place = location(path)
     reason = ""
     try:
-        trace = open_trace(path)
+        trace = open_trace(place)
     except (ForeignFileError, VersionError):
         raise
     except TraceFormatError as error:
-        reason = str(error).removeprefix(f"{path}: ")
+        reason = str(error).removeprefix(f"{place}: ")
         trace = None
-    with contextlib.closing(open_file(path)) as source:
-        verification = _Verification(source)
-        verification.records()
-        if trace is None:
-            return verification.verdict(path, reason)
-        with trace:
+    try:
+        with contextlib.closing(open_source(place)) as source, trace or contextlib.nullcontext():
+            verification = _Verification(source)
+            verification.records()
+            if trace is None:
+                return verification.verdict(place, reason)
             verification.trace(trace)
-            return verification.verdict(path, trace.incomplete_reason, trace)
+            return verification.verdict(place, trace.incomplete_reason, trace)
+    except OSError as error:
+        raise TraceError(f"{place}: {error.strerror or error}") from error
 
 
 @dataclass(slots=True)
@@ -97,7 +104,7 @@ class _Verification:
         self._lost: set[int] = set()
         self._sites = SiteColumns()
 
-    def verdict(self, path: Path, reason: str, trace: Trace | None = None) -> Verdict:
+    def verdict(self, path: Location, reason: str, trace: Trace | None = None) -> Verdict:
         """What was found."""
         known = self._lost.union(*(found.steps for found in self._damage.values()))
         unfinished = trace.unfinished.number if trace and trace.unfinished else None

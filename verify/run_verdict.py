@@ -12,6 +12,7 @@ from traceparity.invariants.invariant import Invariant
 from traceparity.invariants.laws.choice import LawChoice
 from traceparity.invariants.laws.result import Advice, JudgedByLaws, LawsResult
 from traceparity.invariants.result import InvariantsResult, JudgedRun
+from traceparity.tracefmt.location import Location
 from traceparity.verify.law_verdict import law_verdict
 
 
@@ -37,7 +38,7 @@ class RunVerdict:
 
 
 def judge_run(
-    targets: Sequence[Path],
+    targets: Sequence[Location],
     policy: Policy,
     *,
     finite: bool = True,
@@ -89,7 +90,7 @@ def _joined(parts: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, str]:
     return Outcome.PASS, "; ".join(reason for _, reason in parts)
 
 
-def verdict_on_error(reason: str, targets: Sequence[Path], policy: Policy) -> RunVerdict:
+def verdict_on_error(reason: str, targets: Sequence[Location], policy: Policy) -> RunVerdict:
     """The verdict where a trace, a policy or a file of invariants cannot be read."""
     return RunVerdict(Outcome.ERROR, reason, check_error(reason, targets, policy))
 

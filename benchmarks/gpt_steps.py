@@ -1,18 +1,22 @@
 """Train a GPT on random tokens and print the seconds of each step as JSON, elapsed and of CPU.
 
 The program that `record_cost.py` measures; `wide` is 8 layers of width 512 with batches of 4x256
-tokens, `tiny` 4 layers of width 128 with batches of 12x64.
+tokens, `tiny` 4 layers of width 128 with batches of 12x64. Under a launcher the processes train it
+with DistributedDataParallel, and the first one prints.
 """
 
 import argparse
 import itertools
 import json
+import os
 import time
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -70,7 +74,10 @@ class GPT(nn.Module):
 def train(size: Size, steps: int) -> dict[str, list[float]]:
     """Train and return the seconds from each step's beginning to the next one's."""
     torch.manual_seed(0)
-    model = GPT(size)
+    model: nn.Module = GPT(size)
+    if dist.is_initialized():
+        model = DistributedDataParallel(model)
+        torch.manual_seed(1 + dist.get_rank())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     tokens = torch.randint(size.vocabulary, ((steps + 1) * size.batch, size.context + 1))
     starts: dict[str, list[float]] = {"elapsed": [], "cpu": []}
@@ -93,4 +100,10 @@ if __name__ == "__main__":
     parser.add_argument("size", choices=SIZES)
     parser.add_argument("--steps", type=int, default=12)
     options = parser.parse_args()
-    print(json.dumps(train(SIZES[options.size], options.steps)))
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    seconds = train(SIZES[options.size], options.steps)
+    if os.environ.get("RANK", "0") == "0":
+        print(json.dumps(seconds))
+    if dist.is_initialized():
+        dist.destroy_process_group()

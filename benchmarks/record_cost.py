@@ -8,6 +8,7 @@ programs disturb less. Needs tp-record on PATH.
 
 import argparse
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -52,9 +53,17 @@ class Cost:
         return [statistics.median(steps) for steps in self.rounds]
 
 
-def train(size: str, level: str, steps: int, trace: Path) -> dict[str, list[float]]:
+def train(size: str, level: str, steps: int, trace: Path, ranks: int) -> dict[str, list[float]]:
     """Run the training once; returns the seconds of its steps by clock."""
     target = [str(PROGRAM), size, "--steps", str(steps)]
+    if ranks > 1:
+        target = [
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            f"--nproc-per-node={ranks}",
+            *target,
+        ]
     record = ["tp-record", "--overwrite", "--capture", level, "-o", str(trace), "--"]
     command = [sys.executable, *target] if level == PLAIN else [*record, *target]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -64,6 +73,8 @@ def train(size: str, level: str, steps: int, trace: Path) -> dict[str, list[floa
 
 def weigh(trace: Path, cost: Cost) -> None:
     """Bytes on disk for each tensor observation: of the whole file, and what a late step adds."""
+    # Of several processes the first one stands for all.
+    trace = trace / "rank0.trace" if trace.is_dir() else trace
     with open_trace(trace) as opened:
         columns = [opened.columns(step.number) for step in opened.steps]
         tensors = sum(int((part.kind == Kind.TENSOR).sum()) for part in columns)
@@ -72,17 +83,17 @@ def weigh(trace: Path, cost: Cost) -> None:
         cost.bytes_per_step = ends[1] - ends[0]
 
 
-def measure(size: str, steps: int, rounds: int, levels: list[str]) -> dict[str, Cost]:
+def measure(size: str, steps: int, rounds: int, levels: list[str], ranks: int) -> dict[str, Cost]:
     """Measure the levels in turn, several times."""
     costs = {level: Cost() for level in levels}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(rounds):
             for level, cost in costs.items():
                 trace = Path(folder) / f"{level}.trace"
-                cost.add(train(size, level, steps, trace))
+                cost.add(train(size, level, steps, trace, ranks))
                 if level != PLAIN and not cost.bytes_per_tensor:
                     weigh(trace, cost)
-                trace.unlink(missing_ok=True)
+                shutil.rmtree(trace) if trace.is_dir() else trace.unlink(missing_ok=True)
     return costs
 
 
@@ -109,10 +120,11 @@ def main() -> None:
     parser.add_argument("--levels", nargs="+", default=list(LEVELS[1:]), choices=LEVELS[1:])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, help="of each process (default: wide 12, tiny 60)")
+    parser.add_argument("--ranks", type=int, default=1, help="processes (DDP) that train")
     options = parser.parse_args()
     for size in options.size or ("wide", "tiny"):
         steps = options.steps or {"wide": 12, "tiny": 60}[size]
-        show(size, measure(size, steps, options.rounds, [PLAIN, *options.levels]))
+        show(size, measure(size, steps, options.rounds, [PLAIN, *options.levels], options.ranks))
 
 
 if __name__ == "__main__":

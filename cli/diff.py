@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     type=click.Choice(["sum", "mean", "weighted", "skip"]),
     help="How the losses of micro-batches combine (default: sum).",
 )
+@click.option(
+    "--ranks",
+    type=click.Choice(["one_to_one", "replicated", "sharded"]),
+    help="How the processes of both runs answer each other (default: one_to_one).",
+)
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="A name that changed.")
 @click.option(
     "--propose-renames", is_flag=True, help="Print a table of names that changed; compare nothing."
@@ -112,6 +117,7 @@ def _policy(options: dict[str, Any]) -> "Policy":
         step_offset=options["step_offset"],
         microbatches=options["microbatches"],
         loss=options["loss"],
+        ranks=options["ranks"],
         rename=options["rename"],
         phases=options["phases"],
         unmatched=options["unmatched"],

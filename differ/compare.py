@@ -57,6 +57,8 @@ def compare(
         return _compare_plain(rule, reference.plain, target.plain)
     if (reference.dtype, reference.shape) != (target.dtype, target.shape):
         return DIFFERENT
+    if reference.place != target.place:
+        return DIFFERENT
     if not same_digest_kind and _same_bytes(reference, target):
         return EQUAL
     if rule.exact:

@@ -16,7 +16,7 @@ def describe(seen: Observation | None) -> str:
         return "absent"
     if not seen.is_tensor:
         return _describe_plain(seen)
-    text = f"{seen.dtype} {_shape(seen.shape)}"
+    text = f"{seen.dtype} {_form(seen)}"
     if seen.device not in ("", "cpu"):
         text += f" on {seen.device}"
     array = seen.array()
@@ -42,6 +42,14 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) if shape else "scalar"
 
 
+def _form(seen: Observation) -> str:
+    """The shape of a tensor, and of a shard its place in the whole."""
+    if seen.place is None:
+        return _shape(seen.shape)
+    offset, whole = seen.place
+    return f"{_shape(seen.shape)} at {list(offset)} of {_shape(whole)}"
+
+
 def _number(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else repr(value)
 
@@ -59,7 +67,7 @@ def describe_size(found: Divergence) -> str:
     if found.kind == "dtype":
         return f"{left.dtype} against {right.dtype}"
     if found.kind == "shape":
-        return f"{_shape(left.shape)} against {_shape(right.shape)}"
+        return f"{_form(left)} against {_form(right)}"
     if found.kind == "device":
         return f"{left.device} against {right.device}"
     if describe_metrics(found.metrics):

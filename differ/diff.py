@@ -11,6 +11,7 @@ from traceparity.differ.next_commands import next_commands, record_again
 from traceparity.differ.parts import Parts, in_part
 from traceparity.differ.policy import Policy
 from traceparity.differ.rank_diff import RankDiff, RankReport
+from traceparity.differ.rank_relation import conflicts_of, relate
 from traceparity.differ.result import (
     MICRO_BATCHES,
     NOTHING_COMPARED,
@@ -22,6 +23,7 @@ from traceparity.differ.result import (
     Outcome,
     RunSummary,
 )
+from traceparity.differ.samples_together import compare_samples
 from traceparity.differ.with_coverage import judge_target, with_coverage
 from traceparity.tracefmt.location import Location
 
@@ -147,19 +149,32 @@ def _compare(
     for reason in _unsupported(policy, count):
         findings.abstain.append(reason)
         return
-    pairs = _rank_pairs(findings, reference, target, policy)
+    relation = relate(reference, target, policy)
+    findings.abstain += relation.lacking
+    findings.notes += relation.notes
+    pairs = relation.pairs
     for rank, ours, theirs in pairs:
-        recorded = common_capture(policy, ours.header.capture, theirs.header.capture)
+        recorded = common_capture(relation.policy, ours.header.capture, theirs.header.capture)
         parts = findings.parts.setdefault(rank, Parts(count))
         report = RankDiff(
             rank, ours, theirs, recorded.policy,
             expect_end=number == count - 1, expected=parts.ends,
         ).run()  # fmt: skip
         parts.take(report, theirs)
+        report.abstain += conflicts_of(ours, theirs)
         report.abstain += recorded.not_recorded
         if recorded.choice_differs and report.compared.unmatched:
             report.abstain.append("the traces were recorded with different --include or --exclude")
         findings.add(rank, report, number + 1 if count > 1 else 0, many=len(pairs) > 1)
+    if policy.align.ranks == "sharded":
+        # What is sharded was compared with the first rank, for all of them.
+        seen = set[str]().union(*(report.phases for report in findings.reports))
+        for report in findings.reports:
+            report.phases |= seen
+    if relation.samples_together and findings.offsets:
+        offset = next(iter(findings.offsets.values()))
+        report = compare_samples(reference, target, offset)
+        findings.add(min(target), report, number + 1 if count > 1 else 0, many=False)
 
 
 def _judge_parts(findings: _Findings, reference: Run) -> None:
@@ -174,28 +189,7 @@ def _unsupported(policy: Policy, parts: int) -> list[str]:
     align = policy.align
     if align.kind == "accumulation" and parts > 1:
         return ["accumulation of a target in several parts is not supported yet"]
-    if align.ranks == "sharded":
-        return ["sharded ranks are not supported yet"]
     return []
-
-
-def _rank_pairs(
-    findings: _Findings, reference: Run, target: Run, policy: Policy
-) -> list[tuple[int, "Trace", "Trace"]]:
-    if policy.align.ranks == "replicated":
-        first = reference[min(reference)]
-        return [(rank, first, trace) for rank, trace in target.items()]
-    if len(reference) == len(target) == 1:
-        # Single traces answer each other whatever their file names say of ranks.
-        ours, theirs = next(iter(reference.values())), next(iter(target.values()))
-        return [(theirs.header.rank, ours, theirs)]
-    if set(reference) != set(target):
-        ranks = [", ".join(map(str, run)) for run in (reference, target)]
-        findings.abstain.append(
-            f"the reference has ranks {ranks[0]} and the target ranks {ranks[1]}; "
-            'declare the relation with align.ranks = "replicated" or "sharded"'
-        )
-    return [(rank, reference[rank], target[rank]) for rank in reference if rank in target]
 
 
 def _result(

@@ -61,7 +61,7 @@ def kind_of(
 def _tensor_kind(reference: Observation, target: Observation) -> str:
     if reference.dtype != target.dtype:
         return "dtype"
-    if reference.shape != target.shape:
+    if reference.shape != target.shape or reference.place != target.place:
         return "shape"
     if bool(reference.nonfinite) != bool(target.nonfinite):
         return "nonfinite"

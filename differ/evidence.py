@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from traceparity.differ.candidates import Candidate
+from traceparity.differ.collective_evidence import collectives
 from traceparity.differ.forward_evidence import inputs, interval, overwritten, training_flags
 from traceparity.differ.gradient_evidence import (
     all_gradients,
@@ -59,6 +60,7 @@ def evidence_for(
         yield from _hyperparameters(pair, candidate)
     if phase != Phase.DATA:
         yield from settings_evidence(pair, component)
+        yield from collectives(pair, candidate)
     if phase in (Phase.FORWARD, Phase.LOSS) or divergence.field.startswith("grad_output"):
         yield from interval(pair, candidate)
     yield from _rng(pair, candidate)

@@ -60,7 +60,7 @@ def measure(reference: Observation | None, target: Observation | None) -> Metric
         return Metrics()
     if not reference.is_tensor or not target.is_tensor:
         return _measure_plain(reference.plain, target.plain)
-    if reference.shape != target.shape:
+    if reference.shape != target.shape or reference.place != target.place:
         return Metrics()
     left, right = reference.array(), target.array()
     if left is not None and right is not None:

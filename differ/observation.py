@@ -50,6 +50,9 @@ class Observation:
         sketch: 61 float32, or None.
         data: The kept bytes of a tensor, or None.
         plain: The value of a scalar, marker or list of sample IDs.
+        place: Of a shard where it begins in the whole tensor, and the shape of that; else None.
+        layout: Of a shard how the whole is laid out, of a tensor put together the parts that it is
+            made of; else empty.
     """
 
     kind: Kind
@@ -65,6 +68,13 @@ class Observation:
     sketch: npt.NDArray[np.float32] | None
     data: bytes | None
     plain: Any
+    place: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    layout: str = ""
+
+    @property
+    def digest_recipe(self) -> str:
+        """Tells how a tensor put together was fingerprinted: part by part; else empty."""
+        return "" if self.place else self.layout
 
     @property
     def is_tensor(self) -> bool:
@@ -125,4 +135,14 @@ def observe(trace: Trace, columns: Columns, row: int, *, longest: int | None = N
         sketch=columns.sketches[sketch_row] if sketch_row >= 0 else None,
         data=trace.value(columns, row) if kept else None,
         plain=trace.scalar(columns, row) if kind != Kind.TENSOR else None,
+        place=_place(trace, columns, row),
+        layout=trace.strings[columns.layout[row]],
     )
+
+
+def _place(
+    trace: Trace, columns: Columns, row: int
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    if not columns.whole[row]:
+        return None
+    return trace.shapes[columns.offset[row]], trace.shapes[columns.whole[row]]

@@ -23,6 +23,7 @@ def with_options(
     step_offset: str | None = None,
     microbatches: str | None = None,
     loss: str | None = None,
+    ranks: str | None = None,
     rename: Sequence[str] = (),
     phases: str | None = None,
     unmatched: str | None = None,
@@ -40,6 +41,8 @@ def with_options(
     if step_offset is not None:
         changed = _with_offset(changed, step_offset, declared=align)
     changed = _with_accumulation(changed, microbatches, loss, declared=align)
+    if ranks:
+        changed = replace(changed, ranks=ranks)
     if rename:
         changed = replace(changed, rename=(*changed.rename, *map(_rename, rename)))
     if phases is not None:

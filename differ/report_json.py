@@ -108,6 +108,9 @@ def observation_data(seen: Observation | None) -> dict[str, Any] | None:
         "l2": seen.norm,
         "nonfinite": seen.nonfinite,
     }
+    if seen.place is not None:
+        offset, whole = seen.place
+        data["shard"] = {"offset": list(offset), "whole": list(whole), "layout": seen.layout}
     array = seen.array()
     if array is not None and array.size <= _MOST_ELEMENTS and array.dtype.kind != "c":
         plain = array if array.dtype.kind in "iub" else widened(array)

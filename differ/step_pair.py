@@ -98,6 +98,8 @@ class StepPair:
 
     def comparable(self, reference: Observation, target: Observation) -> bool:
         """Whether the digests of two observations are of one kind."""
+        if reference.digest_recipe != target.digest_recipe:
+            return False
         if self.same_digest_kind or not (reference.is_tensor and target.is_tensor):
             return True
         kinds = [

@@ -17,6 +17,7 @@ from traceparity.recorder.destination import destination, process_groups, rank_a
 from traceparity.recorder.guard import Guard, warn
 from traceparity.recorder.hooks import checkpoints
 from traceparity.recorder.hooks.backward import BackwardHooks
+from traceparity.recorder.hooks.collectives import CollectiveHooks
 from traceparity.recorder.hooks.data import DataHooks
 from traceparity.recorder.hooks.gradients import GradientHooks, install_clipping
 from traceparity.recorder.hooks.modules import ModuleHooks
@@ -93,6 +94,7 @@ class Session:
         self._schedulers = SchedulerHooks(recording, log, registry)
         self._scalers = ScalerHooks(recording, log, self._optimizers)
         self._data = DataHooks(recording)
+        self._collectives = CollectiveHooks(recording, log)
         self._backward = BackwardHooks(recording, self._state, self._data, self._gradients)
         self._modules = ModuleHooks(recording, self._data, self._state, self._optimizers)
 
@@ -104,6 +106,7 @@ class Session:
         self._scalers.install(self._patches)
         self._backward.install(self._patches)
         self._data.install(self._patches)
+        self._collectives.install(self._patches)
         install_clipping(self._recording, self._patches)
         checkpoints.install(self._recording, self._patches)
         self._patches.replace(worker, "_worker_loop", _unrecorded)

@@ -59,6 +59,11 @@ class Window:
         self._step_calls: dict[int, int] = {}
 
     @property
+    def backward_done(self) -> bool:
+        """Whether a backward has begun since the last training forward."""
+        return self._backward_done
+
+    @property
     def micro_batches(self) -> int:
         """How many forward/backward passes the window has had."""
         return self.microbatch + 1

@@ -242,12 +242,7 @@ def test_weights_swapped_after_the_last_update_of_one_run_are_a_difference(bench
     assert (result.first.step, result.first.phase) == (3, "state")
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        Policy(Align(kind="accumulation")),
-        Policy(Align(ranks="sharded")),
-    ],
-)
-def test_a_declared_relation_that_is_not_judged_yet_never_passes(bench, policy):
+def test_a_relation_that_is_not_declared_in_full_never_passes(bench):
+    policy = Policy(Align(kind="accumulation"))
+
     assert bench.diff(Run().steps(2), Run().steps(2), policy).outcome is Outcome.ABSTAIN

@@ -12,8 +12,9 @@ from traceparity.differ.step_view import StepView
 from traceparity.tracefmt.records import Kind, Phase
 
 COLLECTIVES = frozenset({
-    "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "gather",
-    "scatter", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single",
+    "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor",
+    "all_gather_single", "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor",
+    "reduce_scatter_single", "all_to_all", "all_to_all_single",
 })  # fmt: skip
 _IN_STEP = frozenset({Phase.FORWARD, Phase.BACKWARD, Phase.GRADIENT, Phase.OPTIMIZER})
 

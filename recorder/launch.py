@@ -28,6 +28,8 @@ VARIABLE = "TRACEPARITY_RECORD"
 BOOT = Path(__file__).parent / "boot"
 NOT_RUNNABLE, NOT_FOUND = 126, 127
 _SCRIPTS = (".py", ".sh")
+_LAUNCHERS = ("torch.distributed.", "accelerate.", "deepspeed.")
+"""Modules that start others: no trace is named after them."""
 
 
 class LaunchError(TraceparityError):
@@ -94,7 +96,7 @@ def command_of(
 def default_out(target: Sequence[str]) -> Path:
     """``<script>.trace`` in the current folder, also for the script of a launcher or a shell."""
     for word, following in itertools.pairwise((*target, "")):
-        if word == "-m" and following:
+        if word == "-m" and following and not following.startswith(_LAUNCHERS):
             return Path(f"{following}.trace")
         if word.endswith(_SCRIPTS):
             return Path(f"{Path(word).stem}.trace")

@@ -77,6 +77,10 @@ class Observer:
         self._seen.clear()
         self.pending.forget()
 
+    def forget_one(self, tensor: torch.Tensor) -> None:
+        """Forget a tensor that was written without its version counter's knowledge."""
+        self._seen.pop(id(what_is_written(tensor)), None)
+
     def tensor(
         self, rows: Rows, site: int, call: int, microbatch: int, flags: int, tensor: torch.Tensor
     ) -> Summary:

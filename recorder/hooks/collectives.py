@@ -31,10 +31,12 @@ _TENSORS = {
     "broadcast": ("tensor", "tensor"),
     "all_gather": ("tensor", "tensor_list"),
     "all_gather_into_tensor": ("input_tensor", "output_tensor"),
+    "all_gather_single": ("input_tensor", "output_tensor"),
     "gather": ("tensor", "gather_list"),
     "scatter": ("scatter_list", "tensor"),
     "reduce_scatter": ("input_list", "output"),
     "reduce_scatter_tensor": ("input", "output"),
+    "reduce_scatter_single": ("input", "output"),
     "all_to_all": ("input_tensor_list", "output_tensor_list"),
     "all_to_all_single": ("input", "output"),
 }
@@ -151,6 +153,9 @@ class CollectiveHooks:
 
     def _values(self, phase: Phase, name: str, field: str, value: Any) -> None:
         for path, leaf in leaves([value] if isinstance(value, torch.Tensor) else value, field):
+            if field == "output" and isinstance(leaf, torch.Tensor):
+                # What comes from other processes is written past the version counter.
+                self._recording.observer.forget_one(leaf)
             self._recording.value(phase, name, path, leaf, Flag.CONTEXT)
 
     def _wanted(self, given: dict[str, Any]) -> bool:

@@ -16,6 +16,9 @@ from trainings import batches, fit, fully_sharded, network, replicated
 from traceparity.tracefmt.reader import Trace, open_trace
 from traceparity.tracefmt.records import Flag, Kind
 
+# Names that torch has replaced are in use all the same.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:FSDP2-wrapped module")
+
 NAMES = {
     "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "gather",
     "scatter", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single",
@@ -135,7 +138,6 @@ def test_only_the_root_gives_or_gets(folder: Path) -> None:
     assert not any(name == "scatter" and field.startswith("input") for name, field, _ in rows)
 
 
-@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
 @pytest.mark.parametrize("training", [replicated, fully_sharded])
 def test_collectives_of_torch_itself_are_no_calls_of_the_program(
     training: Callable[[], nn.Module], ranks: Ranks

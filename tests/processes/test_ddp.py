@@ -10,12 +10,15 @@ import torch
 import torch.distributed as dist
 from ranks import Ranks, digest_of_state
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 from traceparity.tracefmt.reader import Trace, open_trace
 from traceparity.tracefmt.records import Flag, Phase
+
+# `broadcast_buffers` has a new name, and is in use all the same.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
 class Net(nn.Module):
@@ -73,7 +76,7 @@ VARIANTS: dict[str, Callable[[], nn.Module]] = {
     "many buckets": lambda: train(detours=False, bucket_cap_mb=0.0001),
     "own buffers": lambda: train(detours=False, broadcast_buffers=False),
     "compressed": lambda: train(
-        detours=False, prepare=lambda model: model.register_comm_hook(None, bf16_compress_hook)
+        detours=False, prepare=lambda model: model.register_comm_hook(None, fp16_compress_hook)
     ),
     "joined": joined,
 }

@@ -55,12 +55,12 @@ def train(fault: str = "", *, rank: int = 0, world: int = 1) -> nn.Module:
             optimizer.zero_grad()
             halves = inputs.chunk(2), targets.chunk(2)
             for number, (x, y) in enumerate(zip(*halves, strict=True)):
-                loss = nn.functional.mse_loss(called(x), y) / 2
-                if fault == "scaled twice":
-                    loss = loss / world
                 last = number == 1
                 local = world > 1 and (last if fault == "last not reduced" else not last)
                 with model.no_sync() if local else nullcontext():  # type: ignore[operator]
+                    loss = nn.functional.mse_loss(called(x), y) / 2
+                    if fault == "scaled twice":
+                        loss = loss / world
                     loss.backward()
             optimizer.step()
     return inner
@@ -120,7 +120,7 @@ def test_samples_that_every_rank_has_are_missing_from_the_step(
 
     def alike() -> nn.Module:
         model = DistributedDataParallel(network())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         for inputs, targets in DataLoader(samples(), BATCH // 2):
             optimizer.zero_grad()
             nn.functional.mse_loss(model(inputs), targets).backward()

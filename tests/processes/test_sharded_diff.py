@@ -1,7 +1,8 @@
 """Sharded runs are compared with unsharded and differently sharded ones, part by part."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -11,7 +12,11 @@ from ranks import Ranks
 from torch import nn
 from trainings import (
     alone,
+    batches,
+    fit,
     fully_sharded,
+    fully_sharded_network,
+    hybrid,
     replicated,
     sharded_both_ways,
     tensor_parallel,
@@ -47,6 +52,7 @@ def runs(shared_ranks: Ranks) -> dict[str, Path]:
         "four": ranks.run("four", 4, fully_sharded),
         "columns": ranks.run("columns", 2, tensor_parallel),
         "both": ranks.run("both", 4, sharded_both_ways),
+        "hybrid": ranks.run("hybrid", 4, hybrid),
     }
 
 
@@ -55,6 +61,7 @@ def runs(shared_ranks: Ranks) -> dict[str, Path]:
     [
         "alone two", "alone four", "alone columns", "alone both", "two four", "four two",
         "columns two", "both columns", "replicated four", "two alone",
+        "alone hybrid",
     ],
 )  # fmt: skip
 def test_one_training_is_equal_however_it_is_sharded(
@@ -113,22 +120,33 @@ def test_kept_values_are_put_together(ranks: Ranks) -> None:
 
 
 def one_element(*, rank: int, step: int, what: str) -> Callable[[], nn.Module]:
-    """The training with one element of one rank's shard changed."""
-    init = torch.optim.AdamW.step
-    steps: Iterator[int] = iter(range(100))
-
-    def faulty(self: torch.optim.AdamW, *args: object) -> object:
-        if next(steps) == step and dist.get_rank() == rank:
-            parameter = self.param_groups[0]["params"][0]
-            held = parameter.grad if what == "gradient" else parameter.detach()
-            held._local_tensor[-1, -1] += 0.5
-        return init(self, *args)
+    """The training with one element of one rank's shard changed: of the gradient, or afterwards."""
 
     def training() -> nn.Module:
-        with mock.patch.object(torch.optim.AdamW, "step", faulty):
-            return fully_sharded()
+        model = fully_sharded_network()
+        weight: Any = model[0].weight
+
+        def spoil(now: int) -> None:
+            if now == step and dist.get_rank() == rank:
+                held = weight.grad if what == "gradient" else weight.detach()
+                held._local_tensor[-1, -1] += 0.5
+
+        when = "before_update" if what == "gradient" else "after_update"
+        return fit(model, batches(dist.get_rank(), dist.get_world_size()), **{when: spoil})
 
     return training
+
+
+def test_a_shard_that_changed_on_one_rank_between_updates_is_found(
+    runs: dict[str, Path], ranks: Ranks
+) -> None:
+    """The other rank has no news of the parameter: its shard is as it was."""
+    target = ranks.run("faulty", 2, one_element(rank=1, step=0, what="parameter"))
+
+    first = ranks.diff(runs["alone"], target, SHARDED).first
+
+    assert first is not None
+    assert (first.step, first.phase, first.component) == (1, "state", "0.weight")
 
 
 @pytest.mark.parametrize("capture", ["sketch", "values"])
@@ -150,6 +168,22 @@ def test_a_fault_in_one_shard_is_found_at_its_place(
         assert first.metrics.max_abs == pytest.approx(0.5, rel=1e-3)
         # The last element of the second half of the rows.
         assert first.metrics.first_index == (9, 5)
+
+
+def test_ranks_that_hold_unequal_ones_of_one_shard_are_named(
+    runs: dict[str, Path], ranks: Ranks
+) -> None:
+    def drifted() -> nn.Module:
+        def drift(step: int, model: Any) -> None:
+            if step == 0 and dist.get_rank() == 3:
+                model[0].weight.detach()._local_tensor[0, 0] += 1e-6
+
+        return hybrid(drift)
+
+    result = ranks.diff(runs["alone"], ranks.run("drifted", 4, drifted), SHARDED)
+
+    assert result.outcome is Outcome.ABSTAIN
+    assert "ranks 1 and 3 have unequal shards of state:0.weight:value at [5, 0]" in result.reason
 
 
 def test_equal_bytes_in_another_place_are_no_equal_tensors(ranks: Ranks) -> None:

@@ -35,17 +35,16 @@ def fit(
     model: nn.Module,
     pairs: Batches,
     *,
-    scale: float = 1.0,
-    before_update: Callable[[int], None] | None = None,
+    before_update: Callable[[int], None] = lambda _: None,
+    after_update: Callable[[int], None] = lambda _: None,
 ) -> nn.Module:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step, (inputs, targets) in enumerate(pairs):
         optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(inputs), targets) * scale
-        loss.backward()
-        if before_update is not None:
-            before_update(step)
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        before_update(step)
         optimizer.step()
+        after_update(step)
     return model
 
 
@@ -61,11 +60,25 @@ def all_processes(name: str) -> DeviceMesh:
     return init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=(name,))
 
 
-def fully_sharded() -> nn.Module:
+def fully_sharded_network() -> nn.Sequential:
     model, mesh = network(), all_processes("dp")
     for layer in (model[0], model[2], model):
         fully_shard(layer, mesh=mesh)
-    return fit(model, batches(dist.get_rank(), dist.get_world_size()))
+    return model
+
+
+def fully_sharded() -> nn.Module:
+    return fit(fully_sharded_network(), batches(dist.get_rank(), dist.get_world_size()))
+
+
+def hybrid(after_update: Callable[[int, nn.Sequential], None] = lambda *_: None) -> nn.Module:
+    """Two pairs of processes that each hold all shards between them."""
+    model = network()
+    mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("copy", "dp"))
+    for layer in (model[0], model):
+        fully_shard(layer, mesh=mesh)
+    pairs = batches(dist.get_rank(), dist.get_world_size())
+    return fit(model, pairs, after_update=lambda step: after_update(step, model))
 
 
 def tensor_parallel() -> nn.Module:

@@ -286,6 +286,7 @@ def test_without_torch_there_is_one_line_and_nothing_runs(workshop: Workshop) ->
         ("bash run.sh train", "run.trace"),
         ("torchrun --nproc-per-node 2 train.py --out other.py", "train.trace"),
         ("accelerate launch -m train", "train.trace"),
+        ("python -m torch.distributed.run --standalone train.py", "train.trace"),
         ("bin/tool", "tool.trace"),
     ],
 )

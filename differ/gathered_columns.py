@@ -21,7 +21,7 @@ NOTHING = bytes(16)
 class Names(Protocol):
     """Numbers for names, new ones where a trace has none, and the conflicts that were met."""
 
-    conflicts: dict[str, None]
+    conflicts: dict[tuple[int, int], str]
 
     def site_id(self, site: Site) -> int:
         """The number of a site."""
@@ -49,8 +49,9 @@ class GatheredColumns(Columns):
 class Gathering:
     """The rows of a step in the making."""
 
-    def __init__(self, trace: Names, source: Columns) -> None:
+    def __init__(self, trace: Names, number: int, source: Columns) -> None:
         self._trace = trace
+        self._number = number
         self._source = source
         self._changes: list[tuple[int, dict[str, Any]]] = []
         self._extra: list[dict[str, Any]] = []
@@ -81,10 +82,11 @@ class Gathering:
         for part in parts:
             first = boxes.setdefault(part.box, part)
             if first.digest != part.digest:
-                self._trace.conflicts[
-                    f"ranks {first.rank} and {part.rank} have unequal shards of {site}"
-                    f" at {list(part.box.offset)}"
-                ] = None
+                self._trace.conflicts.setdefault(
+                    (self._number, int(site.phase)),
+                    f"in step {self._number} ranks {first.rank} and {part.rank} have unequal"
+                    f" shards of {site} at {list(part.box.offset)}",
+                )
         distinct = [boxes[box] for box in sorted(boxes)]
         whole = parts[0].whole
         stats = np.array([part.columns.stats[part.row] for part in distinct], np.float64)

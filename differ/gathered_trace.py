@@ -29,7 +29,8 @@ class GatheredTrace(Trace):
     What belongs to the rank's own batch (data, forward, loss, backward) is left out.
 
     Attributes:
-        conflicts: Where ranks that hold one and the same shard have unequal ones.
+        conflicts: Where ranks that hold one and the same shard have unequal ones, by step and
+            phase; of the steps that were read.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class GatheredTrace(Trace):
         self.shapes, self.strings = list(self._view.shapes), list(self._view.strings)
         self._numbers: dict[Any, int] = {}
         self._site_ids = {entry.site: number for number, entry in enumerate(self._view.sites)}
-        self.conflicts: dict[str, None] = {}
+        self.conflicts: dict[tuple[int, int], str] = {}
         if without is None:
             self._take_over_all(list(run.values()))
 
@@ -91,7 +92,7 @@ class GatheredTrace(Trace):
             kept &= ~sharded
             return _chosen(source, np.flatnonzero(kept))
         rows = np.flatnonzero(kept)
-        gathering = Gathering(self, source)
+        gathering = Gathering(self, number, source)
         for at, row in enumerate(rows.tolist()):
             if sharded[row]:
                 site = self.sites[source.site[row]].site

@@ -109,5 +109,5 @@ def _gathered(reference: Run, target: Run) -> tuple[Pair, ...]:
 
 def conflicts_of(*traces: "Trace") -> list[str]:
     """Where ranks of a run hold unequal ones of what should be one shard."""
-    found = [conflict for trace in traces for conflict in getattr(trace, "conflicts", ())]
-    return [f"{found[0]}, so there is no one value to compare"] if found else []
+    found = sorted(item for trace in traces for item in getattr(trace, "conflicts", {}).items())
+    return [f"{found[0][1]}, so there is no one value to compare"] if found else []

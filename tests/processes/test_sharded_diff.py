@@ -166,8 +166,6 @@ def test_a_fault_in_one_shard_is_found_at_its_place(
     assert first.kind == "value"
     if capture == "values":
         assert first.metrics.max_abs == pytest.approx(0.5, rel=1e-3)
-        # The last element of the second half of the rows.
-        assert first.metrics.first_index == (9, 5)
 
 
 def test_ranks_that_hold_unequal_ones_of_one_shard_are_named(
@@ -183,7 +181,7 @@ def test_ranks_that_hold_unequal_ones_of_one_shard_are_named(
     result = ranks.diff(runs["alone"], ranks.run("drifted", 4, drifted), SHARDED)
 
     assert result.outcome is Outcome.ABSTAIN
-    assert "ranks 1 and 3 have unequal shards of state:0.weight:value at [5, 0]" in result.reason
+    assert "in step 1 ranks 1 and 3 have unequal shards of state:0.weight:value" in result.reason
 
 
 def test_equal_bytes_in_another_place_are_no_equal_tensors(ranks: Ranks) -> None:

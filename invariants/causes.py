@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from traceparity.invariants.finding import Finding
 
 _FOLLOW = {
-    "data": ("data", "phase", "bounds"),
+    "data": ("data", "phase", "hyperparameter", "bounds"),
     "hyperparameter": ("hyperparameter", "update", "bounds"),
     "mode": ("mode", "randomness", "write", "bounds", "shape"),
     "shape": ("shape", "bounds", "data"),
@@ -20,7 +20,11 @@ _FOLLOW = {
     "collective": ("collective", "equality", "gradient", "phase", "bounds"),
 }
 """What may follow from a finding of a family, in its step or later: the parts of a step that use
-what the part before left. A missing part of the order is the last explanation of a step."""
+what the part before left."""
+
+_LAST = {"phase": 1, "equality": 2}
+"""Families whose findings of a step come after those of others: what lacks in the order follows
+from nearly everything, and replicas part for any reason that shows on one of them too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,10 @@ def causes_of(findings: Sequence[Finding]) -> list[Cause]:
     return [Cause(group[0], tuple(group[1:]), max(each.step for each in group)) for group in groups]
 
 
-def _order(finding: Finding) -> tuple[int, bool, int, int, int, str]:
+def _order(finding: Finding) -> tuple[int, int, int, int, int, str]:
     return (
         finding.step,
-        finding.relation == "phase",
+        _LAST.get(finding.relation, 0),
         finding.microbatch,
         int(finding.phase),
         finding.rank,

@@ -254,6 +254,17 @@ class StepFacts:
             more=more,
         )
 
+    @cached_property
+    def begins(self) -> bool:
+        """Whether the run begins here, rather than going on from a checkpoint or a part before."""
+        states = self.rows(Role.OPTIMIZER_STATE)
+        if not self.first or self.gap or (self.phase(states) == Phase.STATE).any():
+            return False
+        counters = self.rows(Role.COUNTER)
+        told = counters[self.phase(counters) == Phase.STATE].tolist()
+        epochs = (self.number(row) for row in told if self.component(row).endswith(".last_epoch"))
+        return all(count <= 0 for count in epochs)
+
     # -- gradients and updates ----------------------------------------------------------------
 
     @cached_property
@@ -272,10 +283,11 @@ class StepFacts:
         columns = self.columns
         stats, bad = columns.stats[rows], columns.nonfinite[rows]
         kind = np.full(len(rows), Gradient.NONZERO, np.uint8)
-        kind[np.isnan(stats[:, 2]) & (bad == 0)] = Gradient.UNKNOWN
+        norm = stats[:, 2]
+        kind[(norm != norm) & (bad == 0)] = Gradient.UNKNOWN
         # A tiny gradient's norm is 0 in single precision; where bounds were taken they decide.
         wide = (np.abs(stats[:, 0]) > 0) | (np.abs(stats[:, 1]) > 0)
-        kind[(stats[:, 2] == 0) & ~wide] = Gradient.ZERO
+        kind[(norm == 0) & ~wide] = Gradient.ZERO
         kind[columns.kind[rows] != Kind.TENSOR] = Gradient.NONE
         return Gradients(
             rows, self.subject(rows), columns.microbatch[rows], kind, columns.digest[rows],

@@ -101,9 +101,11 @@ class Observers:
     def __init__(self, families: Sequence[str]) -> None:
         self._families = families
         self._ranks: dict[int, list[Observer]] = {}
-        self._group: list[RankObserver] = (
-            [equality.RankObserver()] if "equality" in families else []
-        )
+        self._group: list[RankObserver] = []
+        if "equality" in families:
+            self._group.append(equality.RankObserver())
+        if "data" in families:
+            self._group.append(data.RankObserver())
 
     def step(self, facts: StepFacts) -> Iterator[Event]:
         """The events of a step of one process."""

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceparity.invariants.facts import StepFacts
+from traceparity.invariants.lengths import Lengths
 from traceparity.invariants.tables import Gradient
 from traceparity.invariants.template import Event, Learns, Template
 from traceparity.tracefmt.records import Phase
 
+_ABOUT = 0.02
+"""Norms of half precision are not added up alike."""
 _SLACK = 1.001
 """Clipping divides by the norm plus a small number, in single precision."""
 
@@ -43,6 +46,21 @@ CLIPPED = Template(
     proposed=(True,),
     needs=(Phase.GRADIENT,),
     hint="clipping comes before the gradients are complete, or leaves some out",
+    shows="grad",
+)
+REACHED = Template(
+    id="bounds.reached",
+    phase=Phase.GRADIENT,
+    noun="gradients after clipping",
+    says={
+        True: "have the norm that clipping gives them",
+        False: "have another norm than clipping gives them",
+    },
+    fields=("scaled",),
+    scope=("scaled",),
+    proposed=(True,),
+    needs=(Phase.GRADIENT,),
+    hint="look at the order of clipping, unscaling and reduction, and at what is clipped",
     shows="grad",
 )
 LIMIT = Template(
@@ -81,8 +99,26 @@ NORM = Template(
 )
 
 
+LENGTH = Template(
+    id="bounds.length",
+    phase=Phase.FORWARD,
+    noun="outputs of calls with a limit",
+    says={True: "are within the limit", False: "are longer than the limit"},
+    fields=("argument", "class"),
+    scope=("argument", "class"),
+    proposed=(True,),
+    support=1,
+    needs=(Phase.FORWARD,),
+    hint="the limit is counted from another beginning, or not looked at",
+    shows="output[0]",
+)
+
+
 class Observer:
     """Numbers and their limits."""
+
+    def __init__(self) -> None:
+        self._lengths = Lengths()
 
     def step(self, facts: StepFacts) -> Iterator[Event]:
         """The events of a step."""
@@ -95,6 +131,11 @@ class Observer:
             if math.isfinite(clip.limit):
                 context = (clip.function,)
                 yield Event(LIMIT, context, clip.limit, component=clip.function, row=clip.row)
+        for call in self._lengths.step(facts):
+            named = call.argument, facts.state.classes.get(call.module, "")
+            seen = f"a length of {call.length}, and {call.argument} is {call.limit}"
+            within = call.length <= call.limit
+            yield Event(LENGTH, named, within, component=call.module, row=call.row, seen=seen)
         if facts.updated and not facts.skipped:
             yield from self._gradients(facts)
 
@@ -118,6 +159,13 @@ class Observer:
             within = norm <= clip.limit * _SLACK
             seen = f"a norm of {norm:g} after clipping to {clip.limit:g}"
             yield Event(CLIPPED, (), within, component="gradients", row=clip.row, seen=seen)
+            given = min(clip.total_norm, clip.limit)
+            if math.isfinite(given) and given > 0:
+                told = abs(norm - given) <= _ABOUT * given
+                seen = f"a norm of {norm:g}, of {clip.total_norm:g} clipped to {clip.limit:g}"
+                yield Event(
+                    REACHED, (scaled,), told, component="gradients", row=clip.row, seen=seen
+                )
 
 
-TEMPLATES = (FINITE_LOSS, FINITE_GRADIENTS, CLIPPED, LIMIT, LOSS, NORM)
+TEMPLATES = (FINITE_LOSS, FINITE_GRADIENTS, CLIPPED, REACHED, LIMIT, LOSS, NORM, LENGTH)

@@ -1,5 +1,6 @@
 """D, the data law: batches that differ, samples that come once, orders that are new each epoch."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -70,7 +71,7 @@ SHORT = Template(
 NEW_ORDER = Template(
     id="data.new_order",
     phase=Phase.DATA,
-    noun="epochs",
+    noun="epochs so far",
     says={
         True: "have another order than the one before",
         False: "have the order of the one before",
@@ -78,6 +79,16 @@ NEW_ORDER = Template(
     support=1,
     needs=_DATA,
     hint="look for sampler.set_epoch(), and at the generator that shuffles",
+    shows="sample_ids",
+)
+DISJOINT = Template(
+    id="data.disjoint",
+    phase=Phase.DATA,
+    noun="samples of an epoch, but for its end",
+    says={True: "come to one rank only", False: "come to several ranks"},
+    proposed=(True,),
+    needs=_DATA,
+    hint="look for the distributed sampler, its rank and its number of replicas",
     shows="sample_ids",
 )
 WHOLE = Template(
@@ -98,8 +109,8 @@ WHOLE = Template(
 
 _MOST_IDS = 1 << 20
 """Samples of an epoch that are remembered; of a longer epoch nothing is said."""
-_FEWEST = 8
-"""Samples in an epoch from which on their order is no chance: there are 40,320 for 8 of them."""
+_FEWEST_ORDERS = 40_000
+"""So many orders must a part of an epoch have, that one of them is no chance."""
 
 
 class _Epoch:
@@ -109,17 +120,30 @@ class _Epoch:
         self.number: int | None = None
         self.ids: dict[Any, None] = {}
         self.digests: set[Any] = set()
-        self.order: int | None = None
-        self.before: int | None = None
+        self.before: tuple[Any, ...] = ()
+        self.begun = False
+        self.same_order = False
         self.in_order = True
         self.length: int | None = None
         self.size = 0
         self.complete = False
 
     def begin(self, number: int | None, *, at_start: bool) -> None:
-        self.before = self.order if self.complete else None
-        self.number, self.complete = number, at_start
-        self.ids, self.digests, self.order, self.in_order = {}, set(), 0, True
+        self.before = tuple(self.ids) if self.complete else ()
+        self.number, self.complete, self.begun = number, at_start, True
+        self.ids, self.digests, self.in_order = {}, set(), True
+        self.same_order = bool(self.before) and at_start
+
+    def tells(self, seen: int) -> bool:
+        """Whether the order of so many samples of the epoch is no chance."""
+        length = self.length or seen
+        return seen <= length and math.perm(length, min(seen, 8)) >= _FEWEST_ORDERS
+
+    def take(self, ids: tuple[Any, ...]) -> None:
+        """Add the samples of a batch, which are new."""
+        seen = len(self.ids)
+        self.same_order &= self.before[seen : seen + len(ids)] == ids
+        self.ids.update(dict.fromkeys(ids))
 
 
 class Observer:
@@ -173,12 +197,12 @@ class Observer:
     def _ids(self, batch: Batch, world: int) -> Iterator[Event]:
         ids, name, row = batch.ids or (), batch.loader, batch.row
         epoch = self._epochs.setdefault(name, _Epoch())
-        if epoch.number != batch.epoch or epoch.order is None:
+        if epoch.number != batch.epoch or not epoch.begun:
             epoch.begin(batch.epoch, at_start=batch.index == 0)
         epoch.length, epoch.size = batch.dataset_length, max(epoch.size, len(ids))
         last = next(reversed(epoch.ids)) if epoch.ids else None
         epoch.in_order &= _in_order(ids if last is None else (last, *ids), world)
-        if len(epoch.ids) + len(ids) >= _FEWEST:
+        if epoch.tells(len(epoch.ids) + len(ids)):
             seen = f"samples {', '.join(map(str, ids[:6]))}, ..."
             yield Event(ORDERED, (), epoch.in_order, component=name, row=row, seen=seen)
         if len(epoch.ids) + len(ids) > _MOST_IDS:
@@ -193,8 +217,41 @@ class Observer:
             twins = len(digests) < len(ids) or not epoch.digests.isdisjoint(digests)
             epoch.digests |= digests
             yield Event(TWINS, (), twins, component=name, row=row)
-        epoch.ids.update(dict.fromkeys(ids))
-        epoch.order = hash((epoch.order, ids))
+        if repeats:
+            epoch.complete = epoch.same_order = False
+        epoch.take(ids)
+        if epoch.before and epoch.tells(len(epoch.ids)):
+            yield Event(NEW_ORDER, (), not epoch.same_order, component=name, row=row)
+
+
+class RankObserver:
+    """What several processes are trained on."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, int | None], dict[Any, int]] = {}
+
+    def step(self, ranks: Sequence[StepFacts]) -> Iterator[Event]:
+        """The events of a step of all processes."""
+        for facts in ranks:
+            # A sampler fills the end of an epoch up, for all ranks to have as many samples.
+            ended = bool(facts.pass_ends)
+            for batch in facts.batches:
+                if batch.trained and batch.ids and not ended:
+                    yield self._batch(facts, batch)
+
+    def _batch(self, facts: StepFacts, batch: Batch) -> Event:
+        key = batch.loader, batch.epoch
+        if key not in self._seen:
+            # The epoch before is over on all ranks but for a few steps.
+            for old in list(self._seen)[:-1]:
+                del self._seen[old]
+        owners = self._seen.setdefault(key, {})
+        ids = batch.ids or ()
+        shared = [each for each in ids if owners.get(each, facts.rank) != facts.rank]
+        if len(owners) < _MOST_IDS:
+            owners.update((each, facts.rank) for each in ids if each not in owners)
+        seen = f"sample {shared[0]} came to rank {owners[shared[0]]} too" if shared else ""
+        return Event(DISJOINT, (), not shared, component=batch.loader, row=batch.row, seen=seen)
 
 
 def _in_order(ids: Sequence[Any], world: int) -> bool:
@@ -204,8 +261,6 @@ def _in_order(ids: Sequence[Any], world: int) -> bool:
 
 
 def _epoch_ends(facts: StepFacts, loader: str, epoch: _Epoch) -> Iterator[Event]:
-    if epoch.before is not None and len(epoch.ids) >= _FEWEST:
-        yield Event(NEW_ORDER, (), epoch.order != epoch.before, component=loader)
     if epoch.length is not None and epoch.ids:
         world = "several" if facts.source.header.world_size > 1 else "one"
         seen = f"{len(epoch.ids)} of {epoch.length} samples"
@@ -213,4 +268,4 @@ def _epoch_ends(facts: StepFacts, loader: str, epoch: _Epoch) -> Iterator[Event]
         yield Event(WHOLE, (world,), whole, component=loader, seen=seen)
 
 
-TEMPLATES = (REPEATED, ORDERED, AGAIN, TWINS, SHORT, NEW_ORDER, WHOLE)
+TEMPLATES = (REPEATED, ORDERED, AGAIN, TWINS, SHORT, NEW_ORDER, DISJOINT, WHOLE)

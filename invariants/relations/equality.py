@@ -52,14 +52,15 @@ class Observer:
     """Parameters that are one tensor with several names."""
 
     def __init__(self) -> None:
-        self._tensors = 0
+        self._told = -1
 
     def step(self, facts: StepFacts) -> Iterator[Event]:
         """The events of a step."""
-        news = len(facts.rows(Role.SHARED_WITH)) or len(facts.names.tensors) > self._tensors
-        if not news:
+        # A name that gets a value of its own is news too.
+        told = len(facts.names.tensors) + int(facts.state.known.sum())
+        if told == self._told and not len(facts.rows(Role.SHARED_WITH)):
             return
-        self._tensors = len(facts.names.tensors)
+        self._told = told
         shared = facts.state.shared_with
         for number, name in enumerate(facts.names.tensors):
             own = bool(facts.state.known[number])

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from traceparity.invariants.facts import StepFacts
-from traceparity.invariants.roles import Role
 from traceparity.invariants.template import Event, Plain, Template
 from traceparity.tracefmt.records import Phase
 
@@ -87,7 +86,7 @@ class Observer:
             yield from self._options(facts, group)
             if group not in self._started:
                 self._started.add(group)
-                if facts.first and _is_fresh(facts):
+                if facts.begins:
                     yield Event(FIRST_RATE, self._of(facts, group), rate, component=group)
             before = facts.rates_before.get(group)
             if before is not None and not facts.gap:
@@ -112,20 +111,6 @@ class Observer:
             ]
             told = self._told[group] = dict(options), events
         yield from told[1]
-
-
-def _is_fresh(facts: StepFacts) -> bool:
-    """Whether the run begins here, rather than going on from a checkpoint."""
-    rows = facts.rows(Role.OPTIMIZER_STATE)
-    if (facts.phase(rows) == Phase.STATE).any():
-        return False
-    rows = facts.rows(Role.COUNTER)
-    begun = [
-        facts.number(row)
-        for row in rows[facts.phase(rows) == Phase.STATE].tolist()
-        if facts.component(row).endswith(".last_epoch")
-    ]
-    return all(count <= 0 for count in begun)
 
 
 def _schedulers(facts: StepFacts) -> Iterator[Event]:

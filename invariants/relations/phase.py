@@ -81,10 +81,9 @@ class Observer:
         yield Event(COUNT, (ended,), len(passes), component="step")
         scaled = any(name.startswith("scaler") for name in facts.state.counters)
         clips = list(dict.fromkeys(clip.function for clip in facts.clips))
-        zeroed = ["zero_grad" for _ in facts.zero_grads[:1]]
         steps = [f"{name}.step" for name in facts.updated]
         steps += [f"{name} left out" for name in facts.skipped]
-        yield Event(ENDS, (scaled,), ", ".join([*clips, *zeroed, *steps]), component="step")
+        yield Event(ENDS, (scaled,), ", ".join([*clips, *steps]), component="step")
 
 
 def _passes(facts: StepFacts) -> list[str]:

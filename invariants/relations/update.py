@@ -63,11 +63,22 @@ CHANGES = Template(
     phase=Phase.OPTIMIZER,
     noun="parameters at an update",
     says={True: "change", False: "stay as they are"},
-    fields=("optimizer", "gradient", *KIND),
-    scope=("optimizer", "gradient"),
+    fields=("gradient", "optimizer", *KIND),
+    scope=("gradient",),
     needs=(Phase.GRADIENT, Phase.OPTIMIZER),
     hint="the update had no effect: look at the learning rate, the gradient and the optimizer",
     shows="value",
+)
+COUNTED = Template(
+    id="update.counted",
+    phase=Phase.OPTIMIZER,
+    noun="step counters of optimizers at an update",
+    says={True: "go up by one", False: "do not go up by one"},
+    fields=("optimizer",),
+    scope=("optimizer",),
+    needs=(Phase.OPTIMIZER,),
+    hint="the state of the optimizer was lost or replaced: look at what loads it",
+    shows="step",
 )
 RUNS = Template(
     id="update.runs",
@@ -87,6 +98,9 @@ class Observer:
 
     def __init__(self) -> None:
         self._subjects = Subjects()
+        self._sizes = _Sizes()
+        self._is_counter: Mask = np.zeros(0, bool)
+        self._count: Floats = np.zeros(0, np.float64)
         self._grouped = 0
         self._key: tuple[bytes, int, int] | None = None
         self._of_group: tuple[list[str], Ids] = [], np.zeros(0, np.int64)
@@ -102,6 +116,7 @@ class Observer:
             if facts.first or len(facts.rows(Role.GROUP)) or not self._grouped:
                 yield from self._held(facts)
             yield from self._changes(facts)
+            yield from self._counters(facts)
         if facts.updated or facts.skipped:
             scaled = any(name.startswith("scaler") for name in state.counters)
             yield Event(RUNS, (scaled,), not facts.skipped, component="optimizer[0]")
@@ -128,6 +143,29 @@ class Observer:
                 members=strange.copy if strange else None,
             )
 
+    def _counters(self, facts: StepFacts) -> Iterator[Event]:
+        """Whether ``step[P]`` in the optimizers' state is one more than at the update before."""
+        sites = facts.source.sites
+        if len(self._count) < len(sites):
+            new = [entry.site.field.startswith("step[") for entry in sites[len(self._count) :]]
+            self._is_counter = np.concatenate([self._is_counter, np.array(new, bool)])
+            self._count = np.concatenate([self._count, np.full(len(new), np.nan)])
+        rows = facts.rows(Role.OPTIMIZER_STATE)
+        at = facts.columns.site[rows]
+        wanted = self._is_counter[at] & (facts.phase(rows) == Phase.OPTIMIZER)
+        rows, at = rows[wanted], at[wanted]
+        before, now = self._count[at], facts.columns.stats[rows, 0].astype(np.float64)
+        self._count[at] = now
+        known = ~(np.isnan(before) | np.isnan(now))
+        if facts.gap or not known.any():
+            return
+        wrong = np.flatnonzero(known & (now != before + 1))
+        row = int(rows[wrong[0]] if len(wrong) else rows[0])
+        optimizer = facts.component(row)
+        seen = f"{before[wrong[0]]:g} became {now[wrong[0]]:g}" if len(wrong) else ""
+        kind = facts.state.classes.get(optimizer, "")
+        yield Event(COUNTED, (kind,), not len(wrong), component=optimizer, row=row, seen=seen)
+
     def _groups(self, facts: StepFacts, tensors: Ids) -> tuple[list[str], Ids]:
         """The groups of an update, and for each tensor the number of its group."""
         key = tensors.tobytes(), len(facts.state.group), len(facts.rows(Role.GROUP)) and facts.step
@@ -152,9 +190,10 @@ class Observer:
         classes = [state.classes.get(name.partition(" ")[0], "") for name in groups]
         rates = np.array([facts.rates_used.get(name, 0.0) for name in groups], np.float64)[group]
         adaptive = np.array([_is_adaptive(name) for name in classes], bool)[group]
-        shown = _shown(facts, rows, norms[tensors], rates, adaptive)
-        # Only an update that the numbers can hold has to show.
-        judged = shown | (kinds[tensors] != Gradient.NONZERO)
+        shown = self._sizes.shown(facts, rows, norms[tensors], rates, adaptive)
+        # Only an update that the numbers can hold has to show; with zeros momentum may move on.
+        judged = shown & (kinds[tensors] == Gradient.NONZERO)
+        judged |= kinds[tensors] == Gradient.NONE
         labels = sorted(set(classes))
         of_class = np.array([labels.index(name) for name in classes], np.int64)[group]
         changed = facts.values.changed[rows].astype(np.int64)
@@ -163,7 +202,7 @@ class Observer:
             CHANGES,
             tensors[judged],
             (changed[judged], BOOLS),
-            [(of_class[judged], labels), (kinds[tensors][judged], _GRADIENTS)],
+            [(kinds[tensors][judged], _GRADIENTS), (of_class[judged], labels)],
             facts.values.row[rows][judged],
         )
 
@@ -172,19 +211,29 @@ def _is_adaptive(optimizer: str) -> bool:
     return any(part in optimizer for part in _ADAPTIVE)
 
 
-def _shown(facts: StepFacts, rows: Ids, norms: Floats, rates: Floats, adaptive: Mask) -> Mask:
-    """Which updates are large enough for the parameters' precision, by their usual size."""
-    at = facts.values.row[rows]
-    columns = facts.columns
-    strings, shapes = facts.source.strings, facts.source.shapes
-    dtypes, inverse = np.unique(columns.dtype[at], return_inverse=True)
-    precision = np.array([_EPSILON.get(strings[number], np.inf) for number in dtypes])[inverse]
-    kinds, inverse = np.unique(columns.shape[at], return_inverse=True)
-    roots = np.sqrt(np.array([math.prod(shapes[number]) for number in kinds]))[inverse]
-    # An adaptive optimizer divides by the size of the gradient, if it is not lost beside its eps.
-    size = np.where(adaptive, rates * roots * (norms > _LOST * roots), rates * norms)
-    shown: Mask = size > _CLEARLY * precision * facts.values.norm[rows]
-    return shown
+class _Sizes:
+    """Precision of each dtype and root of the size of each shape of a trace, by their ids."""
+
+    def __init__(self) -> None:
+        self._precision: Floats = np.zeros(0, np.float64)
+        self._root: Floats = np.zeros(0, np.float64)
+
+    def shown(
+        self, facts: StepFacts, rows: Ids, norms: Floats, rates: Floats, adaptive: Mask
+    ) -> Mask:
+        """Which updates are large enough for the parameters' precision, by their usual size."""
+        strings, shapes = facts.source.strings, facts.source.shapes
+        if len(self._precision) < len(strings):
+            self._precision = np.array([_EPSILON.get(name, np.inf) for name in strings])
+        if len(self._root) < len(shapes):
+            self._root = np.sqrt(np.array([float(math.prod(shape)) for shape in shapes]))
+        at = facts.values.row[rows]
+        precision = self._precision[facts.columns.dtype[at]]
+        root = self._root[facts.columns.shape[at]]
+        # An adaptive optimizer divides by the size of the gradient, if its eps does not hide it.
+        size = np.where(adaptive, rates * root * (norms > _LOST * root), rates * norms)
+        shown: Mask = size > _CLEARLY * precision * facts.values.norm[rows]
+        return shown
 
 
-TEMPLATES = (TRAINABLE, HELD, STRANGERS, CHANGES, RUNS)
+TEMPLATES = (TRAINABLE, HELD, STRANGERS, CHANGES, COUNTED, RUNS)

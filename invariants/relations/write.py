@@ -27,7 +27,7 @@ FORWARD = Template(
     phase=Phase.FORWARD,
     noun="parameters and buffers in a training forward pass",
     says={False: "stay as they are", True: "change"},
-    fields=("parameter", "training", *KIND),
+    fields=("parameter", "training", "run_begins", *KIND),
     scope=("parameter", "class"),
     needs=(Phase.STATE, Phase.FORWARD),
     hint="a forward pass wrote, or no longer writes, to it: look at train and eval mode",
@@ -76,7 +76,11 @@ class Observer:
                 FORWARD,
                 tensors,
                 (written, BOOLS),
-                [(is_parameter, BOOLS), (training, ("unknown", "eval", "train"))],
+                [
+                    (is_parameter, BOOLS),
+                    (training, ("unknown", "eval", "train")),
+                    (np.full(len(tensors), facts.begins, np.int64), BOOLS),
+                ],
             )
 
     def _written(self, facts: StepFacts, tensors: Ids, phase: Phase) -> Ids:

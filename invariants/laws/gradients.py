@@ -75,22 +75,26 @@ class LossDepends:
     def step(self, facts: StepFacts) -> Iterator[Finding]:
         """Judge a step."""
         received = facts.received
-        if not facts.losses or not len(received.row):
+        if not len(received.row) or (received.kind != Gradient.NONE).any():
             return
-        if (received.kind != Gradient.NONE).any() or held.anonymous(facts, received.tensor).any():
+        # Backward passes of a closure come within the update, after what it was entered with.
+        update = int(received.row.min())
+        losses = [loss for loss in facts.losses if loss.row < update]
+        if not losses or held.anonymous(facts, received.tensor).any():
             return
-        if facts.gradients.kind.any():
-            own = np.isin(facts.gradients.tensor, received.tensor) & (facts.gradients.kind > 0)
-            if own.any():
-                yield self._lost(facts, int(facts.gradients.tensor[own][0]))
-            return
-        seen = "no parameter received a gradient"
-        if not len(facts.rows(Role.GRAD_OUTPUT)):
-            seen += ", nor did any module's output: the loss depends on none of them"
-        yield facts.finding(
-            LOSS_DEPENDS, Phase.BACKWARD, "loss", "value", "gradients of parameters", seen,
-            row=facts.losses[0].row,
-        )  # fmt: skip
+        left = facts.gradients
+        left_by_pass = left.tensor[(left.kind != Gradient.NONE) & (left.row < update)]
+        own = left_by_pass[np.isin(left_by_pass, received.tensor)]
+        if len(own):
+            yield self._lost(facts, int(own[0]))
+        elif not len(left_by_pass):
+            seen = "no parameter received a gradient"
+            if not len(facts.rows(Role.GRAD_OUTPUT)):
+                seen += ", nor did any module's output: the loss depends on none of them"
+            yield facts.finding(
+                LOSS_DEPENDS, Phase.BACKWARD, "loss", "value", "gradients of parameters", seen,
+                row=losses[0].row,
+            )  # fmt: skip
 
     def _lost(self, facts: StepFacts, tensor: int) -> Finding:
         at = int(np.flatnonzero(facts.received.tensor == tensor)[0])

@@ -59,6 +59,7 @@ BUGS = (
     Bug("weight overwritten", loops.train, 7, "state", _BODY, "W", "writes-in-phase"),
     Bug("dropout in evaluation", loops.train, 5, "forward", ("Network", ""), "R"),
     Bug("gradients lost", loops.train, 4, "gradient", _PARAMETERS, "GU", "loss-depends"),
+    Bug("cleared before the update", loops.train, 0, "gradient", _PARAMETERS, "GP", "loss-depends"),
     Bug("window off by one", loops.accumulate, 0, "optimizer", ("optimizer[0]",), "GP",
         "windows-alike"),
     Bug("overflow", loops.scaled, 3, "loss", ("loss",), "B", "finite"),

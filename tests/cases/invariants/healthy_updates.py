@@ -12,9 +12,10 @@ from torch.nn import functional
 
 
 def closures(folder: str) -> None:
-    """LBFGS: several passes over one batch inside an update."""
+    """LBFGS: several passes over one batch inside an update, and a call before all of them."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+    model(torch.ones(2, 6))
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4)
     for inputs, targets in shuffled():
 

@@ -92,6 +92,8 @@ def update(part: Parts, inputs: torch.Tensor, targets: torch.Tensor) -> None:
     if bug != "zero_grad missing":
         optimizer.zero_grad()
     loss.backward()
+    if bug == "cleared before the update":
+        optimizer.zero_grad()
     if bug == "gradients lost" and part.step >= 4:
         # As a compiled graph does that was specialised on gradients that are there.
         for parameter in model.parameters():

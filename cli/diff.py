@@ -60,6 +60,13 @@ if TYPE_CHECKING:
 @click.option(
     "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(FORMATS)}."
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes for a run of many ranks (default: one a core where that pays).",
+)
+@click.option("--scheduler", metavar="URL", help="Compare ranks on this Dask cluster: tcp://...")
 @click.option("--allow-abstain", is_flag=True, help="Exit with 0 where nothing can be judged.")
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
 @click.version_option(__version__)
@@ -72,6 +79,8 @@ def diff(
     verbose: bool,
     print_policy: bool,
     propose_renames: bool,
+    jobs: int | None,
+    scheduler: str | None,
     **options: Any,
 ) -> None:
     """Find the first divergence of TARGET from REFERENCE.
@@ -83,6 +92,7 @@ def diff(
     """
     from traceparity.differ.diff import diff_runs, error_result
     from traceparity.differ.policy import Policy
+    from traceparity.differ.workers import Workers
 
     if print_policy:
         _print_policy(options)
@@ -96,7 +106,8 @@ def diff(
     policy: Policy = Policy()
     try:
         policy = _policy(options)
-        result = diff_runs(reference, target, policy, repeat)
+        workers = Workers(jobs, scheduler or "")
+        result = diff_runs(reference, target, policy, repeat, workers=workers)
     except TraceparityError as error:
         click.echo(f"tp-diff: {error}", err=True)
         result = error_result(str(error), reference, target, policy)

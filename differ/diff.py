@@ -10,8 +10,9 @@ from traceparity.differ.environment import environment_differences
 from traceparity.differ.next_commands import next_commands, record_again
 from traceparity.differ.parts import Parts, in_part
 from traceparity.differ.policy import Policy
-from traceparity.differ.rank_diff import RankDiff, RankReport
+from traceparity.differ.rank_diff import RankReport
 from traceparity.differ.rank_relation import conflicts_of, relate
+from traceparity.differ.rank_task import RankTask
 from traceparity.differ.result import (
     MICRO_BATCHES,
     NOTHING_COMPARED,
@@ -25,6 +26,7 @@ from traceparity.differ.result import (
 )
 from traceparity.differ.samples_together import compare_samples
 from traceparity.differ.with_coverage import judge_target, with_coverage
+from traceparity.differ.workers import HERE, Workers
 from traceparity.tracefmt.location import Location
 
 if TYPE_CHECKING:
@@ -53,10 +55,12 @@ class _Findings:
         ranks = max(self.compared.ranks, len({*range(rank + 1)}) if many else 1)
         self.compared.add(report.compared)
         self.compared.ranks = ranks
-        self.divergences += in_part(report, part)
+        found = in_part(report, part)
+        self.divergences = _earliest([*self.divergences, *found])
         self.abstain += [where + reason for reason in report.abstain]
         self.notes += [where + note for note in report.notes]
-        self.reports.append(report)
+        # Of a thousand ranks only the first divergence of each step is shown.
+        self.reports.append(replace(report, divergences=_earliest(found)[:1]))
         if report.alignment:
             self.offsets[rank] = report.alignment.offset
 
@@ -68,6 +72,7 @@ def diff_runs(
     repeat: Location | None = None,
     *,
     prefix: bool = False,
+    workers: Workers = HERE,
 ) -> DiffResult:
     """Compare a target run, in one segment or several, with a reference run.
 
@@ -78,9 +83,11 @@ def diff_runs(
         repeat: A second reference run; where both references disagree nothing can be judged.
         prefix: Whether the policy's resume is that of the second segment, while the first one
             begins where the reference does.
+        workers: Where the ranks of a run of many are compared.
 
     Raises:
         TraceError: A trace cannot be used.
+        WorkerError: The same in another process, or there is no such process.
     """
     with contextlib.ExitStack() as stack:
         run = _opened(reference, stack)
@@ -90,7 +97,7 @@ def diff_runs(
         for number, segment in enumerate(segments):
             declared = _declared(policy, number, prefix=prefix)
             findings.offsets = {}
-            _compare(findings, run, segment, declared, (number, len(segments)))
+            _compare(findings, run, segment, declared, (number, len(segments)), workers)
             offsets.append(findings.offsets)
         _judge_parts(findings, run)
         paths = str(reference), " ".join(str(target) for target in targets)
@@ -99,7 +106,9 @@ def diff_runs(
             result = replace(result, alignment=_seam(findings, policy))
         coverage = judge_target(policy, run, segments, offsets)
     if repeat is not None:
-        result = _with_repeat(result, diff_runs(reference, [repeat], as_start(policy)), repeat)
+        result = _with_repeat(
+            result, diff_runs(reference, [repeat], as_start(policy), workers=workers), repeat
+        )
     return with_coverage(result, coverage)
 
 
@@ -142,7 +151,12 @@ def as_start(policy: Policy) -> Policy:
 
 
 def _compare(
-    findings: _Findings, reference: Run, target: Run, policy: Policy, place: tuple[int, int]
+    findings: _Findings,
+    reference: Run,
+    target: Run,
+    policy: Policy,
+    place: tuple[int, int],
+    workers: Workers,
 ) -> None:
     """Compare all ranks of one segment, of which ``place`` tells number and count."""
     number, count = place
@@ -153,19 +167,20 @@ def _compare(
     findings.abstain += relation.lacking
     findings.notes += relation.notes
     pairs = relation.pairs
+    tasks, recordings = [], []
     for rank, ours, theirs in pairs:
         recorded = common_capture(relation.policy, ours.header.capture, theirs.header.capture)
-        parts = findings.parts.setdefault(rank, Parts(count))
-        report = RankDiff(
-            rank, ours, theirs, recorded.policy,
-            expect_end=number == count - 1, expected=parts.ends,
-        ).run()  # fmt: skip
-        parts.take(report, theirs)
-        report.abstain += conflicts_of(ours, theirs)
+        ends = findings.parts.setdefault(rank, Parts(count)).ends
+        last = number == count - 1
+        tasks.append(RankTask(rank, ours, theirs, recorded.policy, last, ends))
+        recordings.append(recorded)
+    for task, recorded, report in zip(tasks, recordings, workers.reports(tasks), strict=True):
+        findings.parts[task.rank].take(report, task.target)
+        report.abstain += conflicts_of(task.reference, task.target)
         report.abstain += recorded.not_recorded
         if recorded.choice_differs and report.compared.unmatched:
             report.abstain.append("the traces were recorded with different --include or --exclude")
-        findings.add(rank, report, number + 1 if count > 1 else 0, many=len(pairs) > 1)
+        findings.add(task.rank, report, number + 1 if count > 1 else 0, many=len(pairs) > 1)
     if policy.align.ranks == "sharded":
         # What is sharded was compared with the first rank, for all of them.
         seen = set[str]().union(*(report.phases for report in findings.reports))
@@ -199,9 +214,7 @@ def _result(
     paths: tuple[str, str],
     policy: Policy,
 ) -> DiffResult:
-    divergences = sorted(
-        findings.divergences, key=lambda found: (found.step, found.order, found.rank)
-    )
+    divergences = findings.divergences
     first = divergences[0] if divergences else None
     ours = next(iter(reference.values()))
     part = first.part - 1 if first and first.part else -1
@@ -217,7 +230,7 @@ def _result(
         alignment=_alignment(findings, policy),
         compared=findings.compared,
         first=first,
-        divergences=_one_a_step(divergences),
+        divergences=tuple(divergences),
         environment=environment_differences(ours.header, theirs.header),
         not_observed=_not_observed(reference, segments),
         notes=(*findings.notes, *_unread(findings, [reference, *segments])),
@@ -226,11 +239,12 @@ def _result(
     )
 
 
-def _one_a_step(divergences: Sequence[Divergence]) -> tuple[Divergence, ...]:
+def _earliest(divergences: Sequence[Divergence]) -> list[Divergence]:
+    """The first divergence of each step, of the first 100 such steps."""
     by_step: dict[int, Divergence] = {}
-    for divergence in divergences:
-        by_step.setdefault(divergence.step, divergence)
-    return tuple(by_step.values())[:100]
+    for found in sorted(divergences, key=lambda each: (each.step, each.order, each.rank)):
+        by_step.setdefault(found.step, found)
+    return list(by_step.values())[:100]
 
 
 def _outcome(

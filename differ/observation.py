@@ -1,7 +1,7 @@
 """One observation as a value, taken out of the columns when somebody looks closer."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ _TORCH_DTYPES = {
     "qint8": "int8",
     "qint32": "int32",
 }
+_SHOWN_BYTES = 4096
+"""Bytes of a tensor up to which a report may show its elements."""
 _ML_DTYPES = {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
 
 
@@ -97,6 +99,14 @@ class Observation:
         if count * dtype.itemsize != len(self.data):
             return None
         return np.frombuffer(self.data, dtype).reshape(self.shape)
+
+
+def without_bulk(seen: Observation | None) -> Observation | None:
+    """An observation as reports show it: many are kept, and some travel between processes."""
+    if seen is None or not seen.is_tensor:
+        return seen
+    short = seen.data is not None and len(seen.data) <= _SHOWN_BYTES
+    return replace(seen, sketch=None, data=seen.data if short else None)
 
 
 def numpy_dtype(name: str) -> np.dtype[Any] | None:

@@ -8,6 +8,7 @@ from traceparity.differ.accumulation import Accumulation
 from traceparity.differ.errors import AlignmentError
 from traceparity.differ.evidence import evidence_for
 from traceparity.differ.growth import growth_point
+from traceparity.differ.observation import without_bulk
 from traceparity.differ.one_sided_step import one_sided_step
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import Compared, Divergence, GrowthPoint
@@ -184,7 +185,13 @@ class RankDiff:
                 evidence=divergence.evidence + tuple(found),
                 root_class="" if divergence.component else root_class(step_report.pair),
             )
-        report.divergences.append(divergence)
+        report.divergences.append(
+            replace(
+                divergence,
+                reference=without_bulk(divergence.reference),
+                target=without_bulk(divergence.target),
+            )
+        )
         report.growth.append(growth_point(step_report.pair))
 
     def _judge_ends(self, alignment: StepAlignment) -> None:

@@ -18,7 +18,7 @@ from traceparity.tracefmt.errors import TraceFormatError, TraceLimitError
 from traceparity.tracefmt.payload import Fields, pack_map, unpack_map
 from traceparity.tracefmt.phase_digest import PhaseDigests
 from traceparity.tracefmt.records import Phase, StepEntry
-from traceparity.tracefmt.tables import AT_FIRST, Tables, base_of, extend
+from traceparity.tracefmt.tables import Tables, complete_tables
 
 _PHASES = len(Phase)
 _DIGEST = 16
@@ -119,6 +119,11 @@ class Steps(Sequence[StepEntry]):
             )
             for row, (number, tail, whole, micro_batches, observations) in enumerate(columns)
         ]
+
+    @property
+    def observations(self) -> int:
+        """Rows of all steps."""
+        return int(self.table["observations"].sum(dtype=np.uint64))
 
     def content_digest(self) -> str:
         """Over everything judged in all whole steps: equal for two runs with equal observations."""
@@ -274,10 +279,7 @@ def unpack_footer(payload: bytes, start: int, end: int) -> tuple[Footer, Tables]
         TraceFormatError: The footer is damaged.
     """
     fields = unpack_map(payload, "footer")
-    tables, new = Tables(), fields.fields("tables")
-    if base_of(new) != AT_FIRST:
-        raise fields.error("the tables are not complete")
-    extend(tables, new)
+    tables = complete_tables(fields.fields("tables"))
     footer = Footer(
         steps=_steps(fields, start, end),
         complete=fields.boolean("complete"),

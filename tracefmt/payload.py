@@ -78,6 +78,14 @@ class Fields:
             raise self.error(f"{name!r} is no map")
         return Fields(f"{self._what}'s {name}", value)
 
+    def byte_strings(self) -> tuple[tuple[str, bytes], ...]:
+        """All fields that are byte strings, with their names."""
+        return tuple(
+            (name, bytes(value))
+            for name, value in self._fields.items()
+            if type(value) is memoryview
+        )
+
     def array(self, name: str, dtype: npt.DTypeLike, count: int | None = None) -> npt.NDArray[Any]:
         """A byte string as an array without a copy.
 
@@ -93,6 +101,11 @@ class Fields:
             raise self.error(f"{name!r} has a wrong length")
         flat = np.frombuffer(value, base)
         return flat.reshape(length, *shape) if shape else flat
+
+
+def fields_of(what: str, data: tuple[tuple[str, bytes], ...]) -> Fields:
+    """A map of nothing but byte strings."""
+    return Fields(what, {name: memoryview(value) for name, value in data})
 
 
 def pack_map(fields: dict[str, Any]) -> bytes:

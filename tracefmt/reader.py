@@ -28,6 +28,8 @@ from traceparity.tracefmt.recovery import recover
 from traceparity.tracefmt.source import Source, open_source
 from traceparity.tracefmt.tables import Tables
 
+_MOST_OPEN = 64
+"""Ranks of a run up to which all files are held open."""
 _RANK_FILE = re.compile(r"rank([0-9]{1,9})\.trace")
 
 
@@ -93,6 +95,11 @@ class Trace:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def observations(self) -> int:
+        """Rows of all steps, by the index."""
+        return self._all_steps.observations
 
     @property
     def is_remote(self) -> bool:
@@ -243,9 +250,12 @@ def open_trace(path: str | os.PathLike[str] | RemoteLocation) -> Trace:
         TraceFormatError: It is no trace, or so damaged that nothing of it can be used.
         TraceError: It cannot be read.
     """
-    path = location(path)
+    return _open(location(path))
+
+
+def _open(path: Location, *, resting: bool = False) -> Trace:
     try:
-        source = open_source(path)
+        source = open_source(path, resting=resting)
     except FileNotFoundError:
         raise TraceNotFoundError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
@@ -321,8 +331,9 @@ def open_run(path: str | os.PathLike[str] | RemoteLocation) -> dict[int, Trace]:
     """
     traces: dict[int, Trace] = {}
     try:
-        for rank, file in run_files(path).items():
-            traces[rank] = open_trace(file)
+        files = run_files(path)
+        for rank, file in files.items():
+            traces[rank] = _open(file, resting=len(files) > _MOST_OPEN)
     except BaseException:
         for trace in traces.values():
             trace.close()

@@ -1,5 +1,6 @@
 """Where the bytes of a trace come from: the one seam between the format and the place of a file."""
 
+import contextlib
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -46,8 +47,32 @@ class StreamSource:
         self._stream.close()
 
 
-def open_source(place: Location) -> Source:
+class RestingSource:
+    """Reads a file of this machine that is open only while it is read.
+
+    For the many traces of a large run: a process may hold a limited number of files open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with contextlib.closing(open_file(path)) as source:
+            self.size = source.size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """``size`` bytes from ``offset`` on; fewer where the file ends before."""
+        with contextlib.closing(open_file(self._path)) as source:
+            return source.read_at(offset, size)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def open_source(place: Location, *, resting: bool = False) -> Source:
     """Whatever lies at a location.
+
+    Args:
+        place: The location.
+        resting: Whether a file of this machine is held open only while it is read.
 
     Raises:
         OSError: It cannot be opened, or not be read from any place, as a pipe.
@@ -57,7 +82,7 @@ def open_source(place: Location) -> Source:
         from traceparity.tracefmt.remote import open_remote
 
         return open_remote(place)
-    return open_file(place)
+    return RestingSource(place) if resting else open_file(place)
 
 
 def open_file(path: Path) -> StreamSource:

@@ -5,6 +5,7 @@ is the empty string, and the shape ``()``, in every file.
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from traceparity.tracefmt import limits
 from traceparity.tracefmt.errors import TraceFormatError, TraceLimitError
-from traceparity.tracefmt.payload import Fields
+from traceparity.tracefmt.payload import Fields, fields_of
 from traceparity.tracefmt.phase_digest import SiteColumns
 from traceparity.tracefmt.records import NotObserved, Phase, Site, SiteEntry
 
@@ -21,6 +22,8 @@ _PHASES = tuple(Phase)
 Lengths = tuple[int, int, int, int]
 """How many strings, shapes, sites and notes there are."""
 AT_FIRST: Lengths = (1, 1, 0, 0)
+_MOST_SHARED = 4 * limits.MIB
+"""Bytes of tables up to which they are kept for the next trace."""
 
 
 @dataclass(slots=True)
@@ -154,6 +157,32 @@ class Interner:
             "note_component": note_rows[:, 0].tobytes(),
             "note_reason": note_rows[:, 1].tobytes(),
         }
+
+
+def complete_tables(new: Fields) -> Tables:
+    """The tables that a footer holds; not to be changed.
+
+    Those of all ranks of a run are nearly always the same, so that a thousand traces share one.
+
+    Raises:
+        TraceFormatError: They are damaged.
+    """
+    data = new.byte_strings()
+    if sum(len(value) for _, value in data) > _MOST_SHARED:
+        return _complete(data)
+    return _shared(data)
+
+
+def _complete(data: tuple[tuple[str, bytes], ...]) -> Tables:
+    new = fields_of("footer's tables", data)
+    if base_of(new) != AT_FIRST:
+        raise new.error("they are not complete")
+    tables = Tables()
+    extend(tables, new)
+    return tables
+
+
+_shared = lru_cache(maxsize=16)(_complete)
 
 
 def reinterned(tables: Tables) -> Interner:

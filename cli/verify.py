@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 
 @click.command("tp-verify", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file")
 @click.argument("names", nargs=-1, metavar="[CASE]...")
+@click.option("--init", "kind", metavar="KIND", help="Begin a case file with the command after --.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Where --init writes [parity.toml]."
+)
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=1, help="Cases at once [1].")
 @click.option("--work", type=click.Path(path_type=Path), help="Where they write [FILE.verify].")
 @click.option("--update", is_flag=True, help="Record the archived references anew.")
@@ -37,8 +41,10 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
 @click.version_option(__version__)
 def verify(
-    file: Path,
+    file: str,
     names: tuple[str, ...],
+    kind: str | None,
+    out: Path | None,
     jobs: int,
     work: Path | None,
     update: bool,
@@ -49,7 +55,8 @@ def verify(
 ) -> None:
     """Run the cases that FILE declares, each command in a fresh process, and judge them.
 
-    CASE is the name of a case or a glob; without any, all cases are run.
+    CASE is the name of a case or a glob; without any, all cases are run. With --init, what stands
+    after -- is a command to begin a case file with.
 
     Exit status: that of the worst case, in the order 2 ERROR, 1 FAIL, 3 ABSTAIN, 0 PASS.
     """
@@ -58,30 +65,51 @@ def verify(
     from traceparity.verify.runner import chosen, run_cases
     from traceparity.verify.work_folder import default_work
 
+    if kind is not None:
+        _begin(kind, (file, *names), out or Path("parity.toml"))
+        return
+    if out is not None:
+        raise click.UsageError("-o goes with --init; reports go to --format FORMAT=PATH")
     outputs = [parse_output(text) for text in formats] or [("text", None)]
+    path = Path(file)
     try:
-        cases = chosen(read_cases(file), names)
+        cases = chosen(read_cases(path), names)
         if listing:
             click.echo("".join(f"{case.kind:13} {case.name}\n" for case in cases.cases), nl=False)
             return
         # A job that is told to end must end what it has started.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         result = run_cases(
-            cases, work=work or default_work(file), jobs=jobs, updating=update, told=_tell
+            cases, work=work or default_work(path), jobs=jobs, updating=update, told=_tell
         )
     except TraceparityError as error:
         click.echo(f"tp-verify: {error}", err=True)
-        result = VerifyResult(file, problem=str(error))
+        result = VerifyResult(path, problem=str(error))
         # There is nothing to print, but a file that was asked for says so too.
         outputs = [output for output in outputs if output[1]]
-    for format_name, path in outputs:
-        write_report(_render(result, format_name, path, verbose=verbose), path)
+    for format_name, place in outputs:
+        write_report(_render(result, format_name, place, verbose=verbose), place)
     if any(name == "github" for name, _ in outputs):
         from traceparity.verify.report_ci import as_markdown
 
         write_summary(as_markdown(result))
     status = Exit[result.outcome.name]
     sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
+
+
+def _begin(kind: str, command: tuple[str, ...], file: Path) -> None:
+    """Write the beginning of a case file, and say what is to be filled in."""
+    from traceparity.verify.case import ROLES
+    from traceparity.verify.starter import start_file
+    from traceparity.verify.work_folder import default_work, held
+
+    if kind not in ROLES:
+        raise click.BadParameter(f"no kind {kind!r}; there are {', '.join(ROLES)}")
+    work = default_work(file)
+    with held(work):
+        blanks = start_file(kind, command, file, work)
+    then = f"fill in {', '.join(blanks)}, then run" if blanks else "run"
+    click.echo(f"{file}: a case of kind {kind}; {then}: tp-verify {file}")
 
 
 def _tell(case: "Case", result: "CaseResult | None") -> None:

@@ -9,8 +9,8 @@ import pytest
 
 # Test modules are no package, so what they share, and the made-up runs of the differ's tests, is
 # found by path.
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "differ")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "differ"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from made_up import TRAIN
 

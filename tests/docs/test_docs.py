@@ -13,6 +13,7 @@ from traceparity.cli.check import check
 from traceparity.cli.diff import diff
 from traceparity.cli.record import record
 from traceparity.cli.show import show
+from traceparity.cli.verify import verify
 from traceparity.differ.check import check_error
 from traceparity.differ.check_json import as_dict as check_dict
 from traceparity.differ.diff import error_result
@@ -20,12 +21,26 @@ from traceparity.differ.errors import PolicyError
 from traceparity.differ.policy import Policy
 from traceparity.differ.policy_file import read_policy
 from traceparity.differ.report_json import as_dict
+from traceparity.differ.result import Outcome
 from traceparity.recorder.settings import settings_from_file
+from traceparity.verify.case import ROLES
+from traceparity.verify.case_file import read_cases
+from traceparity.verify.errors import CaseFileError
+from traceparity.verify.execution import Execution
+from traceparity.verify.report_json import as_dict as cases_dict
+from traceparity.verify.result import CaseResult, Verdict, VerifyResult
+from traceparity.verify.stage import Played
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-COMMANDS = {"tp-record": record, "tp-diff": diff, "tp-check": check, "tp-show": show}
+COMMANDS = {
+    "tp-record": record,
+    "tp-diff": diff,
+    "tp-check": check,
+    "tp-show": show,
+    "tp-verify": verify,
+}
 
 
 def name_of(page: Path) -> str:
@@ -100,23 +115,28 @@ def test_the_reference_lists_the_options_of_a_command_and_no_others(name: str) -
 def test_commands_are_shown_with_options_that_they_have(page: Path) -> None:
     text = re.sub(r"\\\n\s*", "", page.read_text())
 
-    for command, words in re.findall(r"(tp-(?:record|diff|check|show)) ([^`\n]*)", text):
-        ours = words.partition(" -- ")[0] if command == "tp-record" else words
+    for command, words in re.findall(r"(tp-(?:record|diff|check|show|verify)) ([^`\n]*)", text):
+        ours = words.partition(" -- ")[0] if command in ("tp-record", "tp-verify") else words
         given = set(re.findall(r"(?:^|(?<=\s))--[a-z][\w-]*", ours.partition(" # ")[0]))
         assert given <= options_in_help(COMMANDS[command]), f"{name_of(page)}: {command} {words}"
 
 
 def test_examples_of_policies_and_settings_are_read(tmp_path: Path) -> None:
+    readers = {
+        "[tool.traceparity]": ("pyproject.toml", settings_from_file),
+        "[[case]]": ("parity.toml", read_cases),
+        "": ("policy.toml", read_policy),
+    }
     seen = set()
 
     for _, text in blocks("toml"):
-        is_settings = "[tool.traceparity]" in text
-        path = tmp_path / ("pyproject.toml" if is_settings else "policy.toml")
+        name, read = next(readers[mark] for mark in readers if mark in text)
+        path = tmp_path / name
         path.write_text(text)
-        (settings_from_file if is_settings else read_policy)(path)
-        seen.add(path.name)
+        read(path)
+        seen.add(name)
 
-    assert seen == {"pyproject.toml", "policy.toml"}
+    assert seen == {name for name, _ in readers.values()}
 
 
 @pytest.mark.parametrize("table", ["align", "compare", "coverage"])
@@ -153,3 +173,22 @@ def test_the_json_reference_names_every_key() -> None:
 
     named = set(re.findall(r"`(\w+)`", page))
     assert comparison.keys() | comparison["compared"].keys() | check_result.keys() <= named
+
+
+def test_the_reference_of_case_files_names_every_key(tmp_path: Path) -> None:
+    """What the reader says of an unknown key names those that it knows; so does the result."""
+    page = (DOCS / "reference" / "case-file.md").read_text()
+    named = set(re.findall(r"`(\w+)`", page))
+    for kind in ROLES:
+        path = tmp_path / "parity.toml"
+        path.write_text(f'[[case]]\nkind = "{kind}"\nbogus = 1\n')
+        with pytest.raises(CaseFileError) as caught:
+            read_cases(path)
+        assert set(str(caught.value).partition("known are ")[2].split(", ")) <= named
+
+    execution = Execution(("x",), tmp_path, tmp_path, tmp_path)
+    verdict = Verdict(Outcome.PASS, "")
+    case = CaseResult("a", "repeat", verdict, (Played("command", execution),))
+    data = cases_dict(VerifyResult(tmp_path, (case,)))
+    (one,) = data["cases"]
+    assert data.keys() | one.keys() | one["executions"][0].keys() <= named

@@ -90,7 +90,8 @@ def _compare_plain(rule: Rule, left: Any, right: Any) -> Verdict:
         return DIFFERENT
     close = _elements_close(rule, np.array([left]), np.array([right]))
     if close and rule.rel_l2 is not None:
-        close = abs(left - right) <= rule.rel_l2 * abs(left)
+        size = max(abs(left), abs(right)) if rule.symmetric else abs(left)
+        close = left == right or abs(left - right) <= rule.rel_l2 * size
     return EQUAL if close and not rule.exact else DIFFERENT
 
 
@@ -123,12 +124,16 @@ def _compare_arrays(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any])
 
 
 def _elements_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
-    """Elementwise: within ``atol + rtol * |target|``, and within the limit of ULPs."""
+    """Elementwise: within ``atol + rtol * |target|``, and within the limit of ULPs.
+
+    Under a symmetric rule the larger of both elements counts instead of the target's.
+    """
     a, b = widened(left), widened(right)
     both_nan = np.isnan(a) & np.isnan(b) if rule.equal_nan else np.zeros(a.shape, np.bool_)
     with np.errstate(all="ignore"):
         if rule.rtol is not None or rule.atol is not None:
-            limit = (rule.atol or 0.0) + (rule.rtol or 0.0) * np.abs(b)
+            size = np.maximum(np.abs(a), np.abs(b)) if rule.symmetric else np.abs(b)
+            limit = (rule.atol or 0.0) + (rule.rtol or 0.0) * size
             near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= limit)
             if not bool((near | (a == b) | both_nan).all()):
                 return False
@@ -145,7 +150,7 @@ def _ulp_close(limit: int, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> b
 
 
 def _norm_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
-    apart = size = 0.0
+    apart = size = other_size = 0.0
     for _, a, b in pieces(left, right):
         a, b = widened(a), widened(b)
         if rule.equal_nan:
@@ -155,6 +160,8 @@ def _norm_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> 
             difference = np.where(a == b, 0.0, a - b)
             apart += float(np.vdot(difference, difference).real)
             size += float(np.vdot(a, a).real)
+            other_size += float(np.vdot(b, b).real)
+    size = max(size, other_size) if rule.symmetric else size
     return math.sqrt(apart) <= (rule.rel_l2 or 0.0) * math.sqrt(size)
 
 
@@ -164,7 +171,8 @@ def _compare_sketches(rule: Rule, reference: Observation, target: Observation) -
     if distance is None or not math.isfinite(reference.norm):
         return Verdict(Relation.UNDECIDED, "values")
     if rule.rel_l2 is not None:
-        limit = rule.rel_l2 * reference.norm
+        size = max(reference.norm, target.norm) if rule.symmetric else reference.norm
+        limit = rule.rel_l2 * size
         if distance.lower > limit:
             return DIFFERENT
         if distance.upper > limit:
@@ -174,7 +182,8 @@ def _compare_sketches(rule: Rule, reference: Observation, target: Observation) -
     if rule.ulp is None and math.isfinite(target.norm):
         # No difference within the elementwise limit has a larger norm than this.
         elements = math.prod(reference.shape)
-        largest = (rule.atol or 0.0) * math.sqrt(elements) + (rule.rtol or 0.0) * target.norm
+        size = math.hypot(reference.norm, target.norm) if rule.symmetric else target.norm
+        largest = (rule.atol or 0.0) * math.sqrt(elements) + (rule.rtol or 0.0) * size
         if distance.lower > largest:
             return DIFFERENT
     return Verdict(Relation.UNDECIDED, "values")

@@ -7,7 +7,6 @@ from traceparity.tracefmt.records import Kind
 
 _SHOWN_TEXT = 200
 _SHOWN_ELEMENTS = 4
-_MOST_ULP = 10_000
 
 
 def describe(seen: Observation | None) -> str:
@@ -23,8 +22,11 @@ def describe(seen: Observation | None) -> str:
     if array is not None and 0 < array.size <= _SHOWN_ELEMENTS:
         values = ", ".join(_number(value) for value in array.ravel().tolist())
         return f"{text}  {values}" if array.size == 1 else f"{text}  [{values}]"
+    if seen.minimum == seen.minimum:
+        text += f"  {seen.minimum:.4g} to {seen.maximum:.4g}"
     if seen.norm == seen.norm:
-        text += f"  {seen.minimum:.4g} to {seen.maximum:.4g}, norm {seen.norm:.6g}"
+        text += "," if seen.minimum == seen.minimum else " "
+        text += f" norm {seen.norm:.6g}"
     if seen.nonfinite:
         text += f", {seen.nonfinite} not finite"
     return text
@@ -76,7 +78,7 @@ def describe_size(found: Divergence) -> str:
 
 
 def describe_metrics(metrics: Metrics) -> str:
-    """The known distances in one line; empty where none is known."""
+    """The distance in one line; empty where it is not known."""
     parts = []
     if metrics.rel_l2 is not None:
         about = "about " if metrics.estimated else ""
@@ -89,6 +91,19 @@ def describe_metrics(metrics: Metrics) -> str:
         parts.append(
             f"{metrics.unequal} of {metrics.elements} elements, first {metrics.first_index}"
         )
-    if metrics.ulp and metrics.ulp < _MOST_ULP:
-        parts.append(f"{metrics.ulp} ULP")
+    return ", ".join(parts)
+
+
+def describe_more(metrics: Metrics) -> str:
+    """Further measures of a distance in one line; empty where none is known."""
+    parts = []
+    if metrics.max_rel is not None and metrics.rel_l2 is not None:
+        parts.append(f"largest relative {metrics.max_rel:.2g}")
+    if metrics.ulp is not None:
+        parts.append(f"{metrics.ulp:,} ULP")
+    if metrics.cosine is not None and metrics.elements != 1:
+        parts.append(f"cosine {metrics.cosine:.6g}")
+    for name, counts in (("NaN", metrics.nans), ("infinite", metrics.infinities)):
+        if counts and any(counts):
+            parts.append(f"{name} {counts[0]} against {counts[1]}")
     return ", ".join(parts)

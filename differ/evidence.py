@@ -53,7 +53,9 @@ def evidence_for(
         yield from clipping(pair)
         yield from clipped_while_scaled(pair)
     if phase == Phase.OPTIMIZER:
-        yield from own_gradient(pair, component)
+        yield from own_gradient(
+            pair, optimizer_state_parameter(component, divergence.field) or component
+        )
     if phase in (Phase.OPTIMIZER, Phase.SCHEDULER):
         yield from schedule_steps(pair)
         yield from all_gradients(pair)

@@ -88,7 +88,7 @@ def own_gradient(pair: StepPair, component: str) -> Iterator[Evidence]:
     detail = f"its gradient has norm {left.norm:.3g} against {right.norm:.3g}"
     rows = np.flatnonzero((pair.reference.phase == Phase.GRADIENT) & ~pair.reference.context)
     norms = pair.reference.columns.stats[rows, 2]
-    if len(norms) and left.norm < _ROUND_OFF * float(np.nanmax(norms)):
+    if norms.size and max(left.norm, right.norm) < _ROUND_OFF * float(np.nanmax(norms)):
         detail += "; beside the others that is round-off, which the optimizer amplifies"
     yield Evidence("gradient", left.digest == right.digest, detail)
 

@@ -11,7 +11,15 @@ import numpy.typing as npt
 from traceparity.differ.observation import Observation
 
 LOWER, UPPER = 0.74, 1.48
-"""Bounds of true over estimated distance; one in 5000 sketches of 61 sums lies outside."""
+"""Bounds of true over estimated distance; one in 5000 sketches of 61 sums lies outside.
+
+That is the rate of a difference that is spread over many elements. Two elements that hold nearly
+all of it share a sum and cancel once in 122 times, so `sketch_distance` looks at extremes and norms
+too, which no cancelling hides.
+"""
+_MOST_FOR_NORM = 1 << 20
+"""Elements up to which a norm in float32 is good to `_NORM_ERROR`."""
+_NORM_ERROR = 2e-5
 _PIECE = 1 << 20
 """Elements that are compared at once."""
 ROUNDING = 1e-6
@@ -31,6 +39,8 @@ class Metrics:
         unequal: How many elements are not bit-equal.
         elements: How many elements there are.
         first_index: Index of the first unequal element.
+        nans: How many elements of the reference and of the target are NaN.
+        infinities: How many are infinite.
         estimated: Whether `rel_l2` is estimated from sketches.
     """
 
@@ -42,6 +52,8 @@ class Metrics:
     unequal: int | None = None
     elements: int | None = None
     first_index: tuple[int, ...] | None = None
+    nans: tuple[int, int] | None = None
+    infinities: tuple[int, int] | None = None
     estimated: bool = False
 
 
@@ -111,27 +123,39 @@ class _Sums:
         self.squares = 0.0
         self.norms = [0.0, 0.0]
         self.product = 0.0
+        self.nans = [0, 0]
+        self.infinities = [0, 0]
 
     def take(self, start: int, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> None:
         a, b = widened(left), widened(right)
-        differs = ~((a == b) | (np.isnan(a) & np.isnan(b)))
         bits = _bits(left) != _bits(right)
-        differs |= bits.any(axis=1) if left.dtype.kind == "c" else bits
+        differs = bits.any(axis=1) if left.dtype.kind == "c" else bits
         if self.first is None and differs.any():
             self.first = start + int(np.argmax(differs))
         self.unequal += int(differs.sum())
+        for index, array in enumerate((a, b)):
+            self.nans[index] += int(np.isnan(array).sum())
+            self.infinities[index] += int(np.isinf(array).sum())
+        self._measure(a, b)
+        ulp = largest_ulp(left, right)
+        self.ulp_known &= ulp is not None
+        self.ulp += [] if ulp is None else [ulp]
+
+    def _measure(self, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
+        # Infinities and NaNs at the same place of both are no distance; against a number they are
+        # an infinite one. Sizes are those of the finite elements.
+        finite = np.isfinite(a) & np.isfinite(b)
         with np.errstate(all="ignore"):
-            difference = np.where(a == b, 0.0, np.abs(a - b))
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            difference = np.where(same, 0.0, np.where(finite, np.abs(a - b), np.inf))
             size = np.abs(a)
             self.max_abs += _largest(difference)
             self.max_rel += _largest(difference[size > 0] / size[size > 0])
             self.squares += float(np.vdot(difference, difference))
+            a, b = a[finite], b[finite]
             for index, array in enumerate((a, b)):
                 self.norms[index] += float(np.vdot(array, array).real)
             self.product += float(np.vdot(a, b).real)
-        ulp = largest_ulp(left, right)
-        self.ulp_known &= ulp is not None
-        self.ulp += [] if ulp is None else [ulp]
 
     def metrics(self, shape: tuple[int, ...], elements: int) -> Metrics:
         norms = [math.sqrt(square) for square in self.norms]
@@ -146,6 +170,8 @@ class _Sums:
             first_index=None
             if self.first is None
             else tuple(int(i) for i in np.unravel_index(self.first, shape)),
+            nans=(self.nans[0], self.nans[1]),
+            infinities=(self.infinities[0], self.infinities[1]),
         )
 
 
@@ -204,7 +230,27 @@ def sketch_distance(reference: Observation, target: Observation) -> Distance | N
     if not math.isfinite(value):
         return None
     noise = ROUNDING * (_finite(reference.norm) + _finite(target.norm))
-    return Distance(value, max(0.0, LOWER * value - noise), UPPER * value + noise)
+    extremes = _gap_of_extremes(reference, target)
+    upper = UPPER * value + noise
+    if upper < max(extremes, _gap_of_norms(reference, target)):
+        # Elements cancelled, and nobody knows how large they are.
+        upper = math.inf
+    return Distance(value, max(0.0, LOWER * value - noise, extremes), upper)
+
+
+def _gap_of_extremes(reference: Observation, target: Observation) -> float:
+    """No two tensors are nearer than their smallest, or their largest, elements are."""
+    pairs = (reference.minimum, target.minimum), (reference.maximum, target.maximum)
+    gaps = [abs(a - b) - ROUNDING * (abs(a) + abs(b)) for a, b in pairs]
+    return max((gap for gap in gaps if math.isfinite(gap)), default=0.0)
+
+
+def _gap_of_norms(reference: Observation, target: Observation) -> float:
+    """No two tensors are nearer than their norms are, as far as these can be trusted."""
+    if math.prod(reference.shape) > _MOST_FOR_NORM:
+        return 0.0
+    gap = abs(reference.norm - target.norm) - _NORM_ERROR * (reference.norm + target.norm)
+    return gap if math.isfinite(gap) else 0.0
 
 
 def _finite(number: float) -> float:

@@ -31,7 +31,14 @@ _TORCH_DTYPES = {
 }
 _SHOWN_BYTES = 4096
 """Bytes of a tensor up to which a report may show its elements."""
-_ML_DTYPES = {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
+_ML_DTYPES = {
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,8 @@ class Observation:
         """The elements, in the tensor's own dtype; None where its bytes were not kept."""
         if self.data is None:
             return None
+        if self.dtype == "complex32":
+            return self._half_complex(self.data)
         dtype = numpy_dtype(self.dtype)
         if dtype is None:
             return None
@@ -99,6 +108,14 @@ class Observation:
         if count * dtype.itemsize != len(self.data):
             return None
         return np.frombuffer(self.data, dtype).reshape(self.shape)
+
+    def _half_complex(self, data: bytes) -> npt.NDArray[Any] | None:
+        """Pairs of halves, which numpy lacks, as pairs of singles, which hold them exactly."""
+        if math.prod(self.shape) * 4 != len(data):
+            return None
+        with np.errstate(all="ignore"):
+            pairs = np.frombuffer(data, "<f2").astype(np.float32)
+        return pairs.view(np.complex64).reshape(self.shape)
 
 
 def without_bulk(seen: Observation | None) -> Observation | None:

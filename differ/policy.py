@@ -28,6 +28,8 @@ class Rule:
         atol: Absolute part of that limit.
         rel_l2: Limit of ``|reference - target| / |reference|`` over the whole tensor.
         ulp: Limit in units in the last place, elementwise.
+        symmetric: `rtol` and `rel_l2` are relative to the larger of both sides, so that it does not
+            matter which run is the reference.
         equal_nan: Whether a NaN equals a NaN.
         ignore: The sites are no part of the relation.
     """
@@ -37,6 +39,7 @@ class Rule:
     atol: float | None = None
     rel_l2: float | None = None
     ulp: int | None = None
+    symmetric: bool = False
     equal_nan: bool = False
     ignore: bool = False
 
@@ -159,7 +162,7 @@ def _rule_as_dict(rule: Rule) -> dict[str, Any]:
     for name in ("rtol", "atol", "rel_l2", "ulp"):
         if getattr(rule, name) is not None:
             values[name] = getattr(rule, name)
-    for name in ("equal_nan", "ignore"):
+    for name in ("symmetric", "equal_nan", "ignore"):
         if getattr(rule, name):
             values[name] = True
     return values

@@ -27,7 +27,7 @@ _COVERAGE_WORDS = {
 }
 _KEYS = {
     "align": {*_ALIGN_WORDS, "step_offset", "microbatches", "loss_weight", "phases", "rename"},
-    "compare": {"site", "rtol", "atol", "rel_l2", "ulp", "equal_nan", "ignore"},
+    "compare": {"site", "rtol", "atol", "rel_l2", "ulp", "symmetric", "equal_nan", "ignore"},
     "coverage": {*_COVERAGE_WORDS, "id", "expected", "padding"},
 }
 _GOES_WITH = {
@@ -147,11 +147,13 @@ class _Parser(Checks):
                 values[key] = self.limit(place, table, key)
         if "ulp" in table:
             values["ulp"] = self.natural(place, table, "ulp")
-        for key in ("equal_nan", "ignore"):
+        for key in ("symmetric", "equal_nan", "ignore"):
             values[key] = self.flag(place, table, key)
         rule = Rule(**values)
         if rule.ignore and (rule.elementwise or rule.rel_l2 is not None or rule.equal_nan):
             raise self.error(place, "ignore", "an ignored site cannot have limits too")
+        if rule.symmetric and rule.rtol is None and rule.rel_l2 is None:
+            raise self.error(place, "symmetric", "goes with rtol or rel_l2, which it is about")
         return rule
 
     def _coverage(self, table: Mapping[str, Any]) -> Coverage:

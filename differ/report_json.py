@@ -128,6 +128,8 @@ def _metrics(metrics: Metrics) -> dict[str, Any]:
         "unequal": metrics.unequal,
         "elements": metrics.elements,
         "first_index": list(metrics.first_index) if metrics.first_index is not None else None,
+        "nans": list(metrics.nans) if metrics.nans is not None else None,
+        "infinities": list(metrics.infinities) if metrics.infinities is not None else None,
         "estimated": metrics.estimated,
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from traceparity.differ import coverage_text
 from traceparity.differ.coverage_report import CoverageReport
-from traceparity.differ.describe import describe, describe_size
+from traceparity.differ.describe import describe, describe_more, describe_size
 from traceparity.differ.report_layout import Paint, bullets, headline, painter, row, section
 from traceparity.differ.result import DiffResult, Divergence, Evidence, NotSeen, Outcome
 
@@ -74,6 +74,8 @@ def _place(first: Divergence, paint: Paint) -> list[str]:
     rows += [
         ("difference", _difference(first)),
     ]
+    if more := describe_more(first.metrics):
+        rows.append(("", more))
     if first.location:
         rows.append(("source", first.location))
         if first.target_location not in ("", first.location):

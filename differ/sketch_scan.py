@@ -49,6 +49,9 @@ def surely_close(pair: StepPair, rows: Ids, target_rows: Ids) -> Mask:
         bounds = UPPER * _distances(left, mine, right, theirs) + ROUNDING * (norm + other_norm)
         # The norm of huge elements is infinite: it says nothing.
         close[chosen] = (bounds <= allowed) & np.isfinite(allowed)
+        # Elements that cancel in a sketch show in the extremes and in the norm.
+        apart = np.abs(left.stats[mine] - right.stats[theirs])
+        close[chosen] &= ~(apart > allowed[:, None]).any(axis=1)
     return close
 
 

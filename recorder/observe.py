@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from traceparity.recorder import digest, word_digest
+from traceparity.recorder import composite, digest, word_digest
 from traceparity.recorder.pending import Pending
 from traceparity.recorder.shards import (
     Shard,
@@ -31,13 +31,7 @@ DEVICES = frozenset({"cuda"})
 """Types of devices whose tensors are summarised there; of others the values are copied."""
 _NO_STATS = (math.nan, math.nan, math.nan)
 _WHOLE = (0, 0, 0)
-_FP8 = tuple(
-    getattr(torch, name)
-    for name in (
-        "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
-    )
-    if hasattr(torch, name)
-)  # fmt: skip
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 class Summary(NamedTuple):
@@ -167,11 +161,8 @@ class Observer:
         device = self._devices.get(local.device)
         if device is None:
             device = self._devices[local.device] = self._writer.string(str(local.device))
-        if local.layout is not torch.strided or local.is_quantized or local.is_nested:
-            fingerprint = digest.joined_digest(
-                [self._parts(part) for part in parts_of(local)], seed
-            )
-            return Summary(dtype, device, shape, fingerprint, _NO_STATS, 0, None, None, None, shard)
+        if composite.is_composite(local):
+            return Summary(dtype, device, shape, *self._composite(local, seed), shard)
         # The sketch of a shard needs its place, so a shard is always copied.
         if local.device.type in DEVICES and not self._values and place is None:
             token = self.pending.add(row_major(local), seed)
@@ -190,8 +181,21 @@ class Observer:
             dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external, shard
         )
 
-    def _parts(self, part: torch.Tensor) -> bytes:
-        return self._summarise(part.cpu()).digest
+    def _composite(self, tensor: torch.Tensor, seed: int) -> tuple[Any, ...]:
+        """The fields of a summary that follow its shape; a distance only for sparse tensors."""
+        parts = [self._summarise(part.cpu()) for part in composite.parts_of(tensor)]
+        fingerprint = digest.joined_digest([part.digest for part in parts], seed)
+        if not composite.is_sparse_floats(tensor):
+            return fingerprint, _NO_STATS, 0, None, None, None
+        # The norm of the values, which come last, is that of the whole.
+        norm = parts[-1].stats[2] if tensor._nnz() else 0.0
+        nonfinite = parts[-1].nonfinite
+        sketch, kept = None, (None, None)
+        if self._sketcher is not None:
+            sketch = composite.sparse_sketch(tensor, self._sketcher).numpy().tobytes()
+        if self._values and (dense := composite.written_out(tensor)) is not None:
+            kept = self._kept(dense_cpu(dense), fingerprint)
+        return fingerprint, (math.nan, math.nan, norm), nonfinite, sketch, *kept
 
     def _described(
         self, tensor: torch.Tensor, place: Shard | None
@@ -216,7 +220,8 @@ class Observer:
         if not dense.numel() or dtype is torch.bool:
             return _NO_STATS, 0, None
         if not dtype.is_floating_point and not dtype.is_complex:
-            low, high = torch.aminmax(dense)
+            # Most operations lack the wider unsigned types.
+            low, high = torch.aminmax(dense.double() if dtype in _UNSIGNED else dense)
             return (_clamped(low.item()), _clamped(high.item()), math.nan), 0, None
         flat = torch.view_as_real(dense).view(-1) if dtype.is_complex else dense.view(-1)
         if flat.dtype is not torch.float32:
@@ -309,22 +314,6 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
 def what_is_written(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor whose version counts writes: of a distributed one its local part."""
     return tensor._local_tensor if is_distributed(tensor) else tensor  # type: ignore[attr-defined]
-
-
-def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The dense tensors that make up a sparse, nested or quantized one."""
-    if tensor.is_nested:
-        return [*tensor.unbind()]
-    if tensor.is_quantized:
-        return [tensor.int_repr()]
-    if tensor.layout is torch.sparse_coo:
-        whole = tensor.coalesce()
-        return [whole.indices(), whole.values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    return [tensor.to_dense()]
 
 
 def dense_cpu(tensor: torch.Tensor) -> torch.Tensor:

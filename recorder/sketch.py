@@ -95,6 +95,22 @@ class Sketcher:
             total += np.bincount(index % SKETCH_WIDTH, part * signs[places], SKETCH_WIDTH)
         return torch.from_numpy(total.astype(np.float32))
 
+    def scattered(self, values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """The sketch of a tensor that is zero but for some float32 values.
+
+        Args:
+            values: The values, flat.
+            places: Index of each in the flattened tensor.
+        """
+        total = torch.zeros(SKETCH_WIDTH)
+        if not len(values):
+            return total
+        blocks, within = places.div(BLOCK, rounding_mode="floor"), places % BLOCK
+        self._offset(int(blocks.max()))
+        at = torch.tensor(self._offsets)[blocks] + within
+        signs = self._sign_table(int(at.max()) + 1)[at]
+        return total.index_add_(0, within % SKETCH_WIDTH, values * signs)
+
     def _block(self, flat: torch.Tensor, offset: int, inside: int) -> torch.Tensor:
         """Of elements that begin ``inside`` a block whose signs begin at ``offset``."""
         count, lead = flat.numel(), inside % SKETCH_WIDTH

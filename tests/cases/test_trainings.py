@@ -1,15 +1,9 @@
-"""Pairs of real trainings: harmless differences pass, planted ones are named at their place.
-
-Each run is a fork of this process, which has imported torch once; the recorder attaches in the fork
-exactly as `tp-record` makes it attach.
-"""
+"""Pairs of real trainings: harmless differences pass, planted ones are named at their place."""
 
 import inspect
-import json
-import os
-import traceback
 from pathlib import Path
 
+import forked
 import pytest
 import trainings
 
@@ -18,48 +12,20 @@ from traceparity.invariants.laws.result import judge_by_laws
 from traceparity.tracefmt.reader import open_trace
 
 
-def record(train: object, variant: str, folder: Path, out: Path | None) -> None:
-    """Run a training in a forked child, recorded to ``out`` unless that is None."""
-    child = os.fork()
-    if child:
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0, (folder / "error.txt").read_text()
-        return
-    status = 1
-    try:
-        arguments = [variant]
-        if len(inspect.signature(train).parameters) > 1:
-            arguments.append(str(folder))
-        if out is not None:
-            order = {
-                "out": str(out),
-                "settings": {},
-                "session": "s",
-                "rank": None,
-                "verbose": False,
-            }
-            os.environ["TRACEPARITY_RECORD"] = json.dumps(order)
-            from traceparity.recorder import attach, session
-
-            attach.attach()
-            train(*arguments)
-            session.current().finish()
-        else:
-            train(*arguments)
-        status = 0
-    except BaseException:  # noqa: BLE001 - the parent raises it again
-        (folder / "error.txt").write_text(traceback.format_exc())
-    finally:
-        os._exit(status)
+def record(pair: trainings.Pair, variant: str, folder: Path, out: Path | None) -> None:
+    arguments = [variant]
+    if len(inspect.signature(pair.train).parameters) > 1:
+        arguments.append(str(folder))
+    forked.record(pair.train, arguments, out, folder, **pair.settings)
 
 
 @pytest.mark.parametrize("pair", trainings.PAIRS, ids=lambda pair: pair.name)
 def test_a_pair_of_trainings(pair, tmp_path, commands):
     if pair.prepare:
-        record(pair.train, pair.prepare, tmp_path, None)
+        record(pair, pair.prepare, tmp_path, None)
     reference, target = tmp_path / "reference.trace", tmp_path / "target.trace"
-    record(pair.train, pair.reference, tmp_path, reference)
-    record(pair.train, pair.target, tmp_path, target)
+    record(pair, pair.reference, tmp_path, reference)
+    record(pair, pair.target, tmp_path, target)
 
     result = commands.diff(*pair.options, reference, target)
 

@@ -348,6 +348,7 @@ class Pair:
     sites: tuple[str, ...] = ()
     options: tuple[str, ...] = field(default=())
     prepare: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 PAIRS = (

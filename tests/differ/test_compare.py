@@ -1,13 +1,14 @@
 """Comparing two observations under a rule, and measuring how far apart they are."""
 
 import math
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import sketch
+from synthetic import SIGNS, sketch
 
 from traceparity.differ.compare import Relation, compare
 from traceparity.differ.divergence import kind_of
@@ -197,6 +198,113 @@ def test_an_infinity_against_a_number_is_infinitely_far():
 
     assert metrics.max_abs == math.inf
     assert metrics.unequal == 1
+
+
+def test_a_symmetric_tolerance_is_relative_to_the_larger_side():
+    one, more = tensor(np.float64([1.0, 8])), tensor(np.float64([1.001001, 8]))
+    rule = Rule(rtol=1e-3)
+
+    assert [relation(rule, one, more), relation(rule, more, one)] == [EQUAL, DIFFERENT]
+    symmetric = Rule(rtol=1e-3, symmetric=True)
+    assert relation(symmetric, one, more) is relation(symmetric, more, one) is EQUAL
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_a_symmetric_distance_is_relative_to_the_larger_norm(values):
+    small, large = tensor(np.ones(50), values=values), tensor(np.full(50, 4.0), values=values)
+    rule = Rule(rel_l2=1.5)
+
+    assert [relation(rule, large, small), relation(rule, small, large)] == [EQUAL, DIFFERENT]
+    symmetric = Rule(rel_l2=1.5, symmetric=True)
+    assert relation(symmetric, large, small) is relation(symmetric, small, large) is EQUAL
+
+
+def test_plain_numbers_follow_a_symmetric_rule_too():
+    rule = Rule(rel_l2=0.5, symmetric=True)
+
+    assert relation(rule, scalar(1.0), scalar(2.0)) is EQUAL
+    assert relation(rule, scalar(2.0), scalar(1.0)) is EQUAL
+    assert relation(rule, scalar(1.0), scalar(2.1)) is DIFFERENT
+
+
+def test_metrics_count_nans_and_infinities_of_both_sides():
+    left = np.float32([np.nan, np.inf, 1, 2, -np.inf])
+    right = np.float32([np.nan, 5, np.nan, 2, -np.inf])
+
+    metrics = measure(tensor(left), tensor(right))
+
+    assert metrics.nans == (1, 2)
+    assert metrics.infinities == (2, 1)
+    assert (metrics.unequal, metrics.first_index) == (2, (1,))
+    assert metrics.max_abs == math.inf
+
+
+def test_nans_and_infinities_that_both_have_are_no_distance():
+    left = np.float64([np.nan, np.inf, 3, 4])
+    right = np.float64([np.nan, np.inf, 3, 4.5])
+
+    metrics = measure(tensor(left), tensor(right))
+
+    assert metrics.max_abs == 0.5
+    assert metrics.rel_l2 == 0.1
+    assert 0.99 < metrics.cosine < 1
+
+
+def test_zeros_of_two_signs_are_unequal_bits_at_no_distance():
+    metrics = measure(tensor(np.float32([0.0, 1])), tensor(np.float32([-0.0, 1])))
+
+    assert (metrics.unequal, metrics.first_index, metrics.max_abs, metrics.ulp) == (1, (0,), 0.0, 0)
+
+
+def test_another_payload_of_a_nan_is_unequal_bits_and_equal_where_declared():
+    left = np.uint32([0x7FC00000, 0]).view(np.float32)
+    right = np.uint32([0x7FC00001, 0]).view(np.float32)
+
+    assert relation(Rule(), tensor(left), tensor(right)) is DIFFERENT
+    assert relation(Rule(rtol=1.0), tensor(left), tensor(right)) is DIFFERENT
+    assert relation(Rule(rtol=1.0, equal_nan=True), tensor(left), tensor(right)) is EQUAL
+    assert measure(tensor(left), tensor(right)).unequal == 1
+
+
+def test_a_half_complex_number_is_read_as_what_it_is():
+    pairs = np.float16([1.5, -2, np.inf, 0])
+    seen = replace(tensor(np.zeros(2)), dtype="complex32", shape=(2,), data=pairs.tobytes())
+
+    assert seen.array().tolist() == [1.5 - 2j, complex(math.inf, 0)]
+
+
+def test_elements_that_cancel_in_a_sketch_are_seen_in_the_extremes_and_the_norm():
+    """Two elements of one sum, 61 apart, moved by as much against their signs."""
+    base = np.zeros(1000)
+    base[::7] = np.linspace(1, 2, len(base[::7]))
+    signs = sketch_signs(base.size)
+    at = next(i for i in range(5, 900) if signs[i] != signs[i + 61])
+    moved = base.copy()
+    moved[[at, at + 61]] += 9.0
+    pair = tensor(base, values=False), tensor(moved, values=False)
+
+    assert np.allclose(pair[0].sketch, pair[1].sketch)
+    assert relation(Rule(rel_l2=1e-2), *pair) is DIFFERENT
+    bounds = sketch_distance(*pair)
+    assert 6.9 < bounds.lower <= 9 * math.sqrt(2)
+    assert bounds.upper == math.inf
+
+
+def test_elements_that_cancel_in_a_sketch_and_change_the_norm_alone_stay_undecided():
+    base = np.tile([-3.0, 3, 1], 400)
+    signs = sketch_signs(base.size)
+    ones = [i for i in range(2, 1000, 3) if signs[i] != signs[i + 183]]
+    moved = base.copy()
+    moved[[ones[0], ones[0] + 183]] = 2.9
+    pair = tensor(base, values=False), tensor(moved, values=False)
+
+    assert np.allclose(pair[0].sketch, pair[1].sketch)
+    assert relation(Rule(rel_l2=1e-3), *pair) is UNDECIDED
+
+
+def sketch_signs(size: int) -> np.ndarray:
+    """The sign of each element in the sketches that these tests make."""
+    return SIGNS[: -(-size // 61)].repeat(61, 0)[:size, 0]
 
 
 def test_empty_tensors_have_no_distance():

@@ -30,6 +30,11 @@ atol = 0
 ulp = 4
 equal_nan = true
 
+[[compare]]
+site = "loss:*"
+rtol = 1e-4
+symmetric = true
+
 [coverage]
 policy = "expected_padding"
 padding = 3
@@ -66,6 +71,7 @@ def test_every_key_of_the_design_is_read(read):
         (
             Rule("gradient:*", rel_l2=1e-5),
             Rule("forward:*", rtol=1e-4, atol=0.0, ulp=4, equal_nan=True),
+            Rule("loss:*", rtol=1e-4, symmetric=True),
         ),
         Coverage("expected_padding", "batch[row]", "range(0, 50000)", "trace", "fetched", 3),
     )
@@ -99,6 +105,7 @@ def test_accumulation_declares_its_micro_batches(read):
         ("[[compare]]\nsite='*'\nrtol = nan", ":3: compare[0].rtol: must be a finite number"),
         ("[[compare]]\nsite='*'\nulp = 1.5", ":3: compare[0].ulp: must be a whole number"),
         ("[[compare]]\nsite='*'\nignore=true\natol=1", ":3: compare[0].ignore: an ignored site"),
+        ("[[compare]]\nsite='*'\nulp=1\nsymmetric=true", ":4: compare[0].symmetric: goes with"),
         ("[compare]\nsite='*'", ":1: compare: must be an array of tables"),
         ("[coverage]\nscope='epoch'", ":1: coverage.policy: needed"),
         ("[coverage]\npolicy='exactly_once'\npadding=1", ":3: coverage.padding: goes with"),

@@ -9,7 +9,8 @@ import click
 from traceparity._version import __version__
 from traceparity.cli.exits import Exit, run_command
 from traceparity.cli.locations import LOCATION
-from traceparity.cli.outputs import FORMATS, parse_output, wants_colour, write_report
+from traceparity.cli.outputs import FORMATS, parse_output, report_width, wants_colour, write_report
+from traceparity.cli.paths import PATH
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.tracefmt.location import Location
 
@@ -24,7 +25,7 @@ _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_pa
 
 @click.command("tp-check", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("trace", type=LOCATION, nargs=-1, required=True)
-@click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="A policy file.")
+@click.option("--policy", "policy_file", type=PATH, help="A policy file.")
 @click.option("--coverage", "rule", type=click.Choice(_RULES), help="Which samples must be seen.")
 @click.option("--id", metavar="FIELD", help='What names a sample: "sampler", or "batch[row]".')
 @click.option("--expected", metavar="IDS", help='"range(0, 50000)", or a list: "[1, 2, 3]".')
@@ -33,9 +34,7 @@ _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_pa
     "--count", type=click.Choice(["trained", "fetched"]), help="Which batches (default: trained)."
 )
 @click.option("--padding", type=click.IntRange(min=0), metavar="N", help="Surplus of each scope.")
-@click.option(
-    "--invariants", type=click.Path(path_type=Path), help="What tp-infer learned from good runs."
-)
+@click.option("--invariants", type=PATH, help="What tp-infer learned from good runs.")
 @click.option(
     "--accept", multiple=True, metavar="ID=REASON", help="Record a deviation as deliberate."
 )
@@ -140,7 +139,7 @@ def _render(result: "RunVerdict", name: str, path: Path | None, *, verbose: bool
         return as_junit(result) if name == "junit" else as_github(result)
     from traceparity.verify.verdict_text import as_text
 
-    return as_text(result, colour=wants_colour(path), verbose=verbose)
+    return as_text(result, colour=wants_colour(path), verbose=verbose, width=report_width(path))
 
 
 def main() -> None:

@@ -10,7 +10,8 @@ import click
 from traceparity._version import __version__
 from traceparity.cli.exits import Exit, run_command
 from traceparity.cli.locations import LOCATION
-from traceparity.cli.outputs import FORMATS, parse_output, wants_colour, write_report
+from traceparity.cli.outputs import FORMATS, parse_output, report_width, wants_colour, write_report
+from traceparity.cli.paths import PATH
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.tracefmt.location import Location
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--policy",
     "policy_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE|PRESET",
     help="A policy file; or exact, close, resume, accumulation, ddp, refactor.",
 )
@@ -164,7 +165,7 @@ def _render(result: "DiffResult", name: str, path: Path | None, *, verbose: bool
         return as_junit(result) if name == "junit" else as_github(result)
     from traceparity.differ.report_text import as_text
 
-    return as_text(result, colour=wants_colour(path), verbose=verbose)
+    return as_text(result, colour=wants_colour(path), verbose=verbose, width=report_width(path))
 
 
 def main() -> None:

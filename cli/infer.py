@@ -8,14 +8,15 @@ import click
 
 from traceparity._version import __version__
 from traceparity.cli.exits import Exit, run_command
+from traceparity.cli.paths import PATH
 
 if TYPE_CHECKING:
     from traceparity.invariants.invariant import Invariant
 
 
 @click.command("tp-infer", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("trace", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write invariants.")
+@click.argument("trace", type=PATH, nargs=-1, required=True)
+@click.option("-o", "--output", type=PATH, help="Where to write invariants.")
 @click.option("--merge", is_flag=True, help="The arguments are files of invariants: join them.")
 @click.option("--explain", metavar="ID", help="Say what an invariant of a file rests on.")
 @click.option(

@@ -11,6 +11,8 @@ class _LocationType(click.ParamType):  # type: ignore[type-arg]  # not generic i
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Location:
+        if not str(value):
+            self.fail("the path is empty", param, ctx)
         # Not click.Path: it would fold the two slashes of a URL.
         return value if isinstance(value, Location) else location(str(value))
 

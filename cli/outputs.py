@@ -1,6 +1,7 @@
 """Where reports go: the formats that were asked for, to stdout or to files."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -25,6 +26,13 @@ def parse_output(text: str) -> tuple[str, Path | None]:
 def wants_colour(path: Path | None = None, stream: TextIO | None = None) -> bool:
     """Whether a report is read on a terminal by someone who has not refused colour."""
     return path is None and (stream or sys.stdout).isatty() and "NO_COLOR" not in os.environ
+
+
+def report_width(path: Path | None = None) -> int:
+    """Columns of a report: those of the terminal that it goes to, 80 at most and elsewhere."""
+    if path is not None or not sys.stdout.isatty():
+        return 80
+    return max(40, min(80, shutil.get_terminal_size().columns))
 
 
 def write_report(text: str, path: Path | None) -> None:

@@ -10,6 +10,7 @@ import click
 from traceparity import _version
 from traceparity.cli.exits import Exit
 from traceparity.cli.outputs import wants_colour
+from traceparity.cli.paths import PATH
 from traceparity.recorder.launch import LaunchError, Order, default_out, run
 from traceparity.recorder.settings import LEVELS, Settings, settings_from, settings_from_file
 from traceparity.tracefmt.errors import TraceparityError
@@ -31,9 +32,7 @@ UNJUDGED = 122
     " when the program cannot be run or found. With --against 121 for a run that parts from the"
     " reference, 122 for one that ended well and could not be judged.",
 )
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Trace to write [<script>.trace]."
-)
+@click.option("-o", "--out", type=PATH, help="Trace to write [<script>.trace].")
 @click.option("--overwrite", is_flag=True, help="Replace a trace that exists.")
 @click.option("--capture", type=click.Choice(LEVELS), help="What to keep of tensors [sketch].")
 @click.option("--steps", metavar="RANGES", help="Steps to record, e.g. 0:10,500:510.")
@@ -41,17 +40,17 @@ UNJUDGED = 122
 @click.option("--phases", metavar="LIST", help="Phases to record, e.g. gradient,optimizer.")
 @click.option("--include", multiple=True, metavar="GLOB", help="Sites to record (repeatable).")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Sites to leave out (repeatable).")
-@click.option("--config", type=click.Path(path_type=Path), help="Settings file [pyproject.toml].")
+@click.option("--config", type=PATH, help="Settings file [pyproject.toml].")
 @click.option("--rank", type=click.IntRange(min=0), help="Rank, where no launcher says it.")
 @click.option(
     "--against",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="TRACE",
     help="Compare each step with an archived trace; stop where the run parts from it.",
 )
 @click.option(
     "--policy",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE|PRESET",
     help="The relation to the archived trace.",
 )

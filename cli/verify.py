@@ -16,6 +16,7 @@ from traceparity.cli.outputs import (
     write_report,
     write_summary,
 )
+from traceparity.cli.paths import PATH
 from traceparity.tracefmt.errors import TraceparityError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     "-o", "--out", type=click.Path(path_type=Path), help="Where --init writes [parity.toml]."
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=1, help="Cases at once [1].")
-@click.option("--work", type=click.Path(path_type=Path), help="Where they write [FILE.verify].")
+@click.option("--work", type=PATH, help="Where they write [FILE.verify].")
 @click.option("--update", is_flag=True, help="Record the archived references anew.")
 @click.option("--list", "listing", is_flag=True, help="List the cases; run nothing.")
 @click.option(

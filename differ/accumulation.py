@@ -24,11 +24,13 @@ _SCALE = Site(Phase.STATE, "scaler.scale", "value")
 
 
 class _Windows:
-    """The windows of one trace as stored."""
+    """The windows of one trace as stored, by the number of the step in the reference."""
 
-    def __init__(self, trace: "Trace", sites: JointSites, table: SideTable) -> None:
+    def __init__(
+        self, trace: "Trace", sites: JointSites, table: SideTable, offset: int = 0
+    ) -> None:
         self.trace = trace
-        self.entries: dict[int, StepEntry] = {entry.number: entry for entry in trace.steps}
+        self.entries: dict[int, StepEntry] = {entry.number + offset: entry for entry in trace.steps}
         self._sites = sites
         self._table = table
         self._scales: dict[int, float] = {}
@@ -36,6 +38,10 @@ class _Windows:
 
     def rows(self, number: int) -> WindowRows:
         return WindowRows(self.trace, self.entries[number], self._sites, self._table)
+
+    def columns(self, number: int) -> Columns:
+        """The rows of a window as stored."""
+        return self.trace.columns(self.entries[number].number)
 
     def may_lack(self, number: int) -> bool:
         """Whether a step may be cut off, so that its micro-batches cannot be counted."""
@@ -55,7 +61,7 @@ class _Windows:
         return self._scales[number]
 
     def _told(self, number: int) -> float | None:
-        columns = self.trace.columns(number)
+        columns = self.columns(number)
         for row in (columns.site == self._scaled[0]).nonzero()[0].tolist():
             value = self.trace.scalar(columns, row)
             if isinstance(value, float) and value > 0:
@@ -73,16 +79,34 @@ class Accumulation:
     """
 
     def __init__(
-        self, reference: "Trace", target: "Trace", sites: JointSites, policy: Policy
+        self,
+        reference: "Trace",
+        target: "Trace",
+        sites: JointSites,
+        policy: Policy,
+        offset: int = 0,
+        *,
+        whole: bool = True,
     ) -> None:
+        """Take both traces; steps are named by their number in the reference.
+
+        Args:
+            reference: The reference.
+            target: The target, or a part of it.
+            sites: The joint table.
+            policy: The declared relation.
+            offset: The reference's update that answers the target's first.
+            whole: Whether the target should have all of the reference's updates.
+        """
         self._align = policy.align
+        self._whole = whole
         self.policy = replace(policy, align=replace(policy.align, order="exact"))
         self._windows = (
             _Windows(reference, sites, sites.reference),
-            _Windows(target, sites, sites.target),
+            _Windows(target, sites, sites.target, offset),
         )
         self.reference = JoinedTrace(reference, lambda number: self._pair(number)[0])
-        self.target = JoinedTrace(target, lambda number: self._pair(number)[1])
+        self.target = JoinedTrace(target, lambda number: self._pair(number + offset)[1])
         self._pairs: OrderedDict[int, tuple[Columns, Columns]] = OrderedDict()
         self._left_out = Tally()
         self._short: dict[str, list[int]] = {}
@@ -106,11 +130,11 @@ class Accumulation:
         ours, theirs = self._windows
         if not (number in ours.entries and number in theirs.entries):
             lone = ours if number in ours.entries else theirs
-            columns = lone.trace.columns(number)
+            columns = lone.columns(number)
             return columns, columns
         counts = [side.entries[number].micro_batches for side in self._windows]
         if counts == [1, 1]:
-            return ours.trace.columns(number), theirs.trace.columns(number)
+            return ours.columns(number), theirs.columns(number)
         pair = WindowPair(
             self._align,
             Half(self.reference, ours.rows(number), ours.scale(number)),
@@ -137,8 +161,9 @@ class Accumulation:
     def miscount(self, number: int) -> "Miscount | None":
         """What is wrong with the numbers of micro-batches of an update; None where nothing is.
 
-        Fewer than declared are in order where both sides had the same samples all the same, as in
-        the last update of an epoch. What is left after the last update is one on neither side.
+        Fewer than declared are in order where both sides had equally many samples, fewer than in a
+        full update, as in the last one of an epoch. What is left after the last update is one on
+        neither side.
         """
         declared = self._align.microbatches or (0, 0)
         left_over = [side.entries[number].tail for side in self._windows]
@@ -150,7 +175,7 @@ class Accumulation:
                 continue
             if tail and not all(left_over):
                 return self._miscount(name, number, count, wanted, tail=True)
-            if count < wanted and self._same_samples(number):
+            if count < wanted and self._is_short(number, side, wanted):
                 self._short.setdefault(name, []).append(number)
             elif count != wanted:
                 return self._miscount(name, number, count, wanted)
@@ -159,13 +184,30 @@ class Accumulation:
     def _miscount(
         self, name: str, number: int, count: int, wanted: int, *, tail: bool = False
     ) -> "Miscount":
-        updates = [len(each.entries) for each in self._windows]
+        updates = [len(each.entries) if self._whole else 0 for each in self._windows]
         counts = updates[0], updates[1]
         return Miscount(name, number, count, wanted, tail, counts, self._samples(number))
 
-    def _same_samples(self, number: int) -> bool:
+    def _is_short(self, number: int, side: _Windows, wanted: int) -> bool:
+        """Whether an update has equally few samples on both sides, fewer than a full one."""
         samples = self._samples(number)
-        return samples is not None and samples[0] == samples[1]
+        if samples is None or samples[0] != samples[1]:
+            return False
+        full = self._full(side, wanted)
+        return full is not None and samples[0] < full
+
+    def _full(self, side: _Windows, wanted: int) -> int | None:
+        """How many samples an update has that took as many micro-batches as declared.
+
+        A side that never did, as a last part with one short update, is measured by the other one.
+        """
+        declared = self._align.microbatches or (0, 0)
+        for each, count in ((side, wanted), *zip(self._windows, declared, strict=True)):
+            for number, entry in each.entries.items():
+                if entry.micro_batches == count and not entry.tail:
+                    sizes = each.rows(number).sizes
+                    return None if sizes is None else sum(sizes)
+        return None
 
     def _samples(self, number: int) -> tuple[int, int] | None:
         """How many samples both windows had; None where that is not known."""
@@ -183,7 +225,7 @@ class Miscount:
         count: How many it took.
         declared: How many are declared.
         tail: Whether no optimizer stepped after them.
-        updates: How many updates both traces have.
+        updates: How many updates both traces have; 0 where the target is one of several parts.
         samples: How many samples the update had on both sides; None where that is not known.
     """
 

@@ -1,6 +1,6 @@
 """The places of a block where two steps are not bit-equal; what they mean is judged later."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ class Candidate:
     """A pair of rows with unequal digests, or a row that nothing answers.
 
     Attributes:
-        order: Sorts the candidates of a block.
+        order: Sorts the candidates of a block; random generators come after all that they move.
         site: Joint number.
         block: Where in the step it is.
         call: The how-manyth time the site was seen.
@@ -72,9 +72,14 @@ class Candidates:
 
 def candidates(pair: StepPair, block: Block) -> Candidates:
     """Compare the rows of a block."""
+    return compared(pair, block, _matches(pair, block))
+
+
+def compared(pair: StepPair, block: Block, matched: Iterable[Matches]) -> Candidates:
+    """Compare rows of a block that were matched."""
     result = Candidates([])
     found = result.found
-    for matches in _matches(pair, block):
+    for matches in matched:
         unequal = _unequal(pair, matches.reference, matches.target)
         close = surely_close(pair, matches.reference[unequal], matches.target[unequal])
         result.close |= bool(close.any())
@@ -168,7 +173,7 @@ def _pairs(
     for index in indices:
         row, target_row = int(matches.reference[index]), int(matches.target[index])
         yield Candidate(
-            order=(0, row, 0, target_row),
+            order=(2 * int(pair.sites.is_rng[pair.reference.site[row]]), row, 0, target_row),
             site=int(pair.reference.site[row]),
             block=block,
             call=int(pair.reference.columns.call[row]),

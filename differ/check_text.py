@@ -28,7 +28,7 @@ def _violations(result: CheckResult, paint: Paint, *, verbose: bool) -> list[str
     if result.violations_total > most:
         hint = "" if verbose else " (-v shows more)"
         texts.append(f"{result.violations_total - most:,} more places{hint}")
-    return [paint("Non-finite values", "1"), *bullets(texts)]
+    return [paint("Non-finite values", "1"), *bullets(texts, paint.width)]
 
 
 def _sentence(found: NonFinite) -> str:

@@ -153,12 +153,13 @@ def _norm_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> 
     apart = size = other_size = 0.0
     for _, a, b in pieces(left, right):
         a, b = widened(a), widened(b)
-        if rule.equal_nan:
-            keep = ~(np.isnan(a) & np.isnan(b))
-            a, b = a[keep], b[keep]
+        finite = np.isfinite(a) & np.isfinite(b)
+        same = (a == b) | (np.isnan(a) & np.isnan(b) if rule.equal_nan else False)
+        if not bool((finite | same).all()):
+            return False
+        a, b = a[finite], b[finite]
         with np.errstate(all="ignore"):
-            difference = np.where(a == b, 0.0, a - b)
-            apart += float(np.vdot(difference, difference).real)
+            apart += float(np.vdot(a - b, a - b).real)
             size += float(np.vdot(a, a).real)
             other_size += float(np.vdot(b, b).real)
     size = max(size, other_size) if rule.symmetric else size

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from traceparity.differ.candidates import Candidate
+from traceparity.differ.divergence import same_samples
 from traceparity.differ.result import Divergence, Evidence
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
@@ -22,7 +23,8 @@ def with_samples(pair: StepPair, candidate: Candidate, divergence: Divergence) -
         if ids[0] != ids[1]:
             detail = f"sample IDs {shown_ids(ids[0])} against {shown_ids(ids[1])}"
             evidence.append(Evidence("sample_ids", False, detail))
-            divergence = replace(divergence, kind="sample_id")
+            kind = "order" if same_samples(ids[0], ids[1]) else "sample_id"
+            divergence = replace(divergence, kind=kind)
         else:
             detail = f"sample IDs equal: {shown_ids(ids[0])}"
             evidence.append(Evidence("sample_ids", True, detail))

@@ -100,6 +100,7 @@ def diff_runs(
             _compare(findings, run, segment, declared, (number, len(segments)), workers)
             offsets.append(findings.offsets)
         _judge_parts(findings, run)
+        findings.notes += _unused(findings.reports)
         paths = str(reference), " ".join(str(target) for target in targets)
         result = _result(findings, run, segments, paths, policy)
         if prefix:
@@ -139,7 +140,7 @@ def _declared(policy: Policy, number: int, *, prefix: bool) -> Policy:
     align = policy.align
     if prefix and number == 0:
         return replace(policy, align=replace(align, kind="start", step_offset=None))
-    if number == int(prefix):
+    if number == int(prefix) or align.kind == "accumulation":
         return policy
     return replace(policy, align=replace(align, kind="resume", step_offset=None))
 
@@ -160,9 +161,6 @@ def _compare(
 ) -> None:
     """Compare all ranks of one segment, of which ``place`` tells number and count."""
     number, count = place
-    for reason in _unsupported(policy, count):
-        findings.abstain.append(reason)
-        return
     relation = relate(reference, target, policy)
     findings.abstain += relation.lacking
     findings.notes += relation.notes
@@ -172,7 +170,7 @@ def _compare(
         recorded = common_capture(relation.policy, ours.header.capture, theirs.header.capture)
         ends = findings.parts.setdefault(rank, Parts(count)).ends
         last = number == count - 1
-        tasks.append(RankTask(rank, ours, theirs, recorded.policy, last, ends))
+        tasks.append(RankTask(rank, ours, theirs, recorded.policy, last, ends, number > 0))
         recordings.append(recorded)
     for task, recorded, report in zip(tasks, recordings, workers.reports(tasks), strict=True):
         findings.parts[task.rank].take(report, task.target)
@@ -200,11 +198,14 @@ def _judge_parts(findings: _Findings, reference: Run) -> None:
         findings.notes += parts.notes()
 
 
-def _unsupported(policy: Policy, parts: int) -> list[str]:
-    align = policy.align
-    if align.kind == "accumulation" and parts > 1:
-        return ["accumulation of a target in several parts is not supported yet"]
-    return []
+def _unused(reports: Sequence[RankReport]) -> list[str]:
+    """A note of declarations that are about nothing in any trace: perhaps a slip of the pen."""
+    unused = [
+        each
+        for each in (reports[0].unused if reports else [])
+        if all(each in report.unused for report in reports)
+    ]
+    return [f"the policy declares what no trace has: {', '.join(unused)}"] if unused else []
 
 
 def _result(

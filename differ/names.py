@@ -53,3 +53,8 @@ def owner(name: str) -> str:
 def within(component: str, parent: str) -> bool:
     """Whether a component is ``parent`` or lies inside it; everything lies inside the root."""
     return not parent or component == parent or component.startswith(f"{parent}.")
+
+
+def is_generator(component: str) -> bool:
+    """Whether a component is a random generator."""
+    return component.startswith("rng.")

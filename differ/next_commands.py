@@ -19,11 +19,15 @@ def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tup
     # An update as a whole is no site: what tells its micro-batches apart is the data.
     whole = first.field == MICRO_BATCHES
     site = "data:*" if whole else f"{first.phase}:{first.component}:*"
+    renamed = first.reference_name.rpartition(":")[0]
     shown = [
-        shlex.join(["tp-show", str(trace.path), "--step", str(step), "--site", site])
-        for trace, step in ((reference, first.step), (target, first.target_step))
+        shlex.join(["tp-show", str(trace.path), "--step", str(step), "--site", name])
+        for trace, step, name in (
+            (reference, first.step, f"{renamed}:*" if renamed else site),
+            (target, first.target_step, site),
+        )
     ]
-    if first.kind in ("missing", "extra", "hyperparameter", "flag", "sample_id"):
+    if first.kind in ("missing", "extra", "hyperparameter", "flag", "sample_id", "order", "rng"):
         return tuple(shown)
     again = [
         record_again(trace, [step], "values")

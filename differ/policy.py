@@ -83,6 +83,7 @@ class Align:
         unmatched: ``fail``, or ``allow`` to list sites of one side without judging them.
         evaluation: ``context``, or ``compare`` to judge evaluation activity too.
         device: ``context``, or ``compare`` to judge where tensors are.
+        rng: ``context``, or ``compare`` to judge the states of random generators.
         rename: Pairs of reference name and target name.
         loss: How the losses of micro-batches come to that of the update: ``sum``, ``mean``,
             ``weighted``, or ``skip`` where they are no part of the relation.
@@ -99,6 +100,7 @@ class Align:
     unmatched: str = "fail"
     evaluation: str = "context"
     device: str = "context"
+    rng: str = "context"
     rename: tuple[tuple[str, str], ...] = ()
     loss: str = "sum"
     loss_weight: str = "samples"
@@ -132,6 +134,7 @@ class Policy:
                 "unmatched": align.unmatched,
                 "evaluation": align.evaluation,
                 "device": align.device,
+                "rng": align.rng,
                 "rename": dict(align.rename),
             },
             "compare": [_rule_as_dict(rule) for rule in self.rules],

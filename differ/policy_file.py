@@ -18,6 +18,7 @@ _ALIGN_WORDS = {
     "unmatched": ("fail", "allow"),
     "evaluation": ("context", "compare"),
     "device": ("context", "compare"),
+    "rng": ("context", "compare"),
     "loss": ("sum", "mean", "weighted", "skip"),
 }
 _COVERAGE_WORDS = {

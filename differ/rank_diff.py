@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from traceparity.differ.accumulation import Accumulation
+from traceparity.differ.ending import ending
 from traceparity.differ.errors import AlignmentError
 from traceparity.differ.evidence import evidence_for
 from traceparity.differ.growth import growth_point
@@ -18,7 +19,7 @@ from traceparity.differ.step_diff import StepReport
 from traceparity.differ.step_judge import StepJudge
 from traceparity.differ.step_pair import Side
 from traceparity.differ.step_view import FIRST_BATCH, Steps
-from traceparity.differ.steps import StepAlignment, align_steps, is_windowed
+from traceparity.differ.steps import StepAlignment, align_steps, is_windowed, step_offset
 from traceparity.differ.stillness import Stillness
 from traceparity.differ.types import TypeTable
 from traceparity.tracefmt.records import Phase, StepEntry
@@ -46,6 +47,7 @@ class RankReport:
         declared: Phases that the policy compares.
         phases: Phases of which anything was compared.
         undecided: Sites that could not be judged, with their step.
+        unused: Declarations that are about nothing in the traces.
     """
 
     alignment: StepAlignment | None = None
@@ -57,6 +59,7 @@ class RankReport:
     declared: set[str] = field(default_factory=set)
     phases: set[str] = field(default_factory=set)
     undecided: list[tuple[int, str]] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
 
 
 class RankDiff:
@@ -71,6 +74,7 @@ class RankDiff:
         *,
         expect_end: bool = True,
         expected: int | None = None,
+        goes_on: bool = False,
     ) -> None:
         """Take both traces.
 
@@ -80,34 +84,59 @@ class RankDiff:
             target: The target, or a part of it.
             policy: The declared relation.
             expect_end: Whether the target should reach the end of the reference.
-            expected: Where in the reference the part before ended; None for the first part.
+            expected: Where in the reference the part before ended; None where that is unknown.
+            goes_on: Whether the target goes on where another part of it stopped.
         """
         self._rank = rank
         self._expect_end = expect_end
         self._expected = expected
-        sites = JointSites(reference.sites, target.sites, policy)
-        self._accumulation: Accumulation | None = None
-        if policy.align.kind == "accumulation":
-            joined = self._accumulation = Accumulation(reference, target, sites, policy)
-            reference, target, policy = joined.reference, joined.target, joined.policy
+        self._goes_on = goes_on
         self._policy = policy
+        self._sites = JointSites(reference.sites, target.sites, policy)
+        self._accumulation: Accumulation | None = None
+        self._take_sides(reference, target)
+        self._stillness = Stillness()
+        self._unmatched: dict[str, None] = {}
+        self._report = RankReport(
+            compared=Compared(ranks=1),
+            declared=set(policy.align.phases),
+            unused=self._sites.unused(),
+        )
+        self._phases = [Phase[name.upper()] for name in policy.align.phases]
+
+    def _take_sides(self, reference: "Trace", target: "Trace") -> None:
+        policy, sites = self._policy, self._sites
         self._reference = Side(Steps(reference, sites, sites.reference, policy))
         self._target = Side(Steps(target, sites, sites.target, policy))
         types = TypeTable(reference, target)
-        self._judge = StepJudge(rank, policy, sites, self._reference, self._target, types)
-        self._stillness = Stillness()
-        self._unmatched: dict[str, None] = {}
-        self._report = RankReport(compared=Compared(ranks=1), declared=set(policy.align.phases))
-        self._phases = [Phase[name.upper()] for name in policy.align.phases]
+        self._judge = StepJudge(self._rank, policy, sites, self._reference, self._target, types)
+
+    def _line_up(self) -> StepAlignment:
+        """Line up the steps; under accumulation their micro-batches are put together from here on.
+
+        Raises:
+            AlignmentError: They do not line up, or nothing says how.
+        """
+        offset, how = step_offset(
+            self._reference, self._target, self._policy, self._expected, goes_on=self._goes_on
+        )
+        if self._policy.align.kind == "accumulation":
+            whole = self._expect_end and not self._goes_on
+            joined = self._accumulation = Accumulation(
+                self._reference.trace, self._target.trace, self._sites, self._policy, offset,
+                whole=whole,
+            )  # fmt: skip
+            if undeclared := joined.undeclared():
+                raise AlignmentError(undeclared)
+            self._policy = joined.policy
+            self._take_sides(joined.reference, joined.target)
+        return align_steps(self._reference, self._target, offset, how)
 
     def run(self) -> RankReport:
         """Compare all aligned steps, until too many of them diverge."""
         report = self._report
-        if self._accumulation and (undeclared := self._accumulation.undeclared()):
-            report.abstain.append(undeclared)
-            return report
         try:
-            alignment = align_steps(self._reference, self._target, self._policy, self._expected)
+            alignment = self._line_up()
         except AlignmentError as error:
             report.abstain.append(str(error))
             return report
@@ -143,7 +172,8 @@ class RankDiff:
                 continue
             step_report = self._judge.compare(number, target_number, equal_before=equal_before)
             if miscount:
-                step_report.add_before_batches(miscount.divergence(self._rank, FIRST_BATCH))
+                found = miscount.divergence(self._rank, FIRST_BATCH)
+                step_report.add_before_batches(replace(found, target_step=target_number))
             equal_before = equal_before and step_report.identical
             yield step_report
 
@@ -209,9 +239,11 @@ class RankDiff:
                 )
             elif steps and other.trace.complete:
                 entry = side.steps.entries[steps[0]]
-                self._report.divergences.append(
-                    one_sided_step(self._rank, entry, alignment.offset, in_target=name == "target")
+                found = one_sided_step(
+                    self._rank, entry, alignment.offset, in_target=name == "target"
                 )
+                evidence = tuple(ending(other_name, other.trace))
+                self._report.divergences.append(replace(found, evidence=evidence))
             if not other.trace.complete and (self._expect_end or other_name == "reference"):
                 self._report.abstain.append(_cut_off(other_name, other))
 

@@ -22,7 +22,8 @@ class RankTask:
         target: The target, or a part of it.
         policy: The declared relation.
         expect_end: Whether the target should reach the end of the reference.
-        expected: Where in the reference the part before ended; None for the first part.
+        expected: Where in the reference the part before ended; None where that is unknown.
+        goes_on: Whether the target goes on where another part of it stopped.
     """
 
     rank: int
@@ -31,6 +32,7 @@ class RankTask:
     policy: Policy
     expect_end: bool
     expected: int | None
+    goes_on: bool = False
 
     def run(self) -> RankReport:
         """Compare the traces.
@@ -40,7 +42,7 @@ class RankTask:
         """
         return RankDiff(
             self.rank, self.reference, self.target, self.policy,
-            expect_end=self.expect_end, expected=self.expected,
+            expect_end=self.expect_end, expected=self.expected, goes_on=self.goes_on,
         ).run()  # fmt: skip
 
     @property
@@ -65,6 +67,7 @@ class RankJob:
         policy: The declared relation.
         expect_end: As in `RankTask`.
         expected: As in `RankTask`.
+        goes_on: As in `RankTask`.
         version: Of the traceparity that asks.
     """
 
@@ -74,6 +77,7 @@ class RankJob:
     policy: Policy
     expect_end: bool
     expected: int | None
+    goes_on: bool
     version: str = __version__
 
     @classmethod
@@ -81,7 +85,7 @@ class RankJob:
         """The job that does a task."""
         return cls(
             task.rank, task.reference.path, task.target.path,
-            task.policy, task.expect_end, task.expected,
+            task.policy, task.expect_end, task.expected, task.goes_on,
         )  # fmt: skip
 
     def from_anywhere(self) -> "RankJob":
@@ -111,7 +115,7 @@ def run_job(job: RankJob) -> RankReport | Failed:
     try:
         with open_trace(job.reference) as reference, open_trace(job.target) as target:
             return RankTask(
-                job.rank, reference, target, job.policy, job.expect_end, job.expected
+                job.rank, reference, target, job.policy, job.expect_end, job.expected, job.goes_on
             ).run()
     except TraceError as error:
         return Failed(str(error))

@@ -7,6 +7,7 @@ import numpy as np
 from traceparity.differ.candidates import Candidate
 from traceparity.differ.compare import compare
 from traceparity.differ.names import (
+    is_generator,
     is_group,
     is_parameter_fact,
     is_scaler,
@@ -91,7 +92,7 @@ class Relevance:
     def _one_sided_decides(
         self, component: str, field: str, seen: Observation | None, in_target: bool
     ) -> bool:
-        if is_scaler(component):
+        if is_scaler(component) or is_generator(component):
             return False
         if seen is not None and seen.absent_gradient and field == "grad":
             return False

@@ -1,7 +1,7 @@
 """Declared renames: reference names as the target calls them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _HOLE = re.compile(r"{(\w+)}")
 _BRACKETED = re.compile(r"(\w+)\[(.+)\]")
@@ -27,9 +27,19 @@ class Renames:
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
         ordered = sorted(pairs, key=lambda pair: (pair[0].count("."), len(pair[0])), reverse=True)
         self._pairs = [(_compiled(old), new) for old, new in ordered]
+        self._olds = [old for old, _ in ordered]
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
+
+    def unused(self, names: Iterable[str]) -> list[str]:
+        """The declared names that none of these is."""
+        known = set(names)
+        return [
+            old
+            for old, (pattern, _) in zip(self._olds, self._pairs, strict=True)
+            if not any(map(pattern.fullmatch, known))
+        ]
 
     def path(self, name: str) -> str:
         """The target's name of a module, parameter or buffer of the reference."""

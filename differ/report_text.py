@@ -5,7 +5,15 @@ from collections.abc import Iterator, Sequence
 from traceparity.differ import coverage_text
 from traceparity.differ.coverage_report import CoverageReport
 from traceparity.differ.describe import describe, describe_more, describe_size
-from traceparity.differ.report_layout import Paint, bullets, headline, painter, row, section
+from traceparity.differ.report_layout import (
+    WIDTH,
+    Paint,
+    bullets,
+    headline,
+    painter,
+    row,
+    section,
+)
 from traceparity.differ.result import DiffResult, Divergence, Evidence, NotSeen, Outcome
 
 _PHASE_WORDS = {
@@ -22,9 +30,11 @@ _MOST_ENVIRONMENT = 8
 _MOST_NOT_OBSERVED = 4
 
 
-def as_text(result: DiffResult, *, colour: bool = False, verbose: bool = False) -> str:
-    """The report; ``verbose`` leaves nothing out."""
-    paint = painter(colour=colour)
+def as_text(
+    result: DiffResult, *, colour: bool = False, verbose: bool = False, width: int = WIDTH
+) -> str:
+    """The report, in so many columns; ``verbose`` leaves nothing out."""
+    paint = painter(colour=colour, width=width)
     sections = [
         _headline(result, paint),
         _place(result.first, paint) if result.first else [],
@@ -97,7 +107,7 @@ def _still_equal(result: DiffResult, paint: Paint) -> list[str]:
     if first.step > begin:
         steps = f"step {begin}" if first.step - begin == 1 else f"steps {begin} to {first.step - 1}"
         texts.insert(0, f"everything compared in {steps}")
-    return [paint("Still equal", "1"), *bullets(texts)] if texts else []
+    return [paint("Still equal", "1"), *bullets(texts, paint.width)] if texts else []
 
 
 def _unequal_evidence(result: DiffResult, paint: Paint) -> list[str]:
@@ -106,7 +116,7 @@ def _unequal_evidence(result: DiffResult, paint: Paint) -> list[str]:
     evidence = result.first.evidence
     texts = [each.detail for each in evidence if each.equal is None]
     texts += [each.detail for each in _shown(evidence, equal=False)]
-    return [paint("Evidence", "1"), *bullets(texts)] if texts else []
+    return [paint("Evidence", "1"), *bullets(texts, paint.width)] if texts else []
 
 
 def _shown(evidence: Sequence[Evidence], *, equal: bool) -> Iterator[Evidence]:
@@ -135,7 +145,7 @@ def coverage_section(report: CoverageReport, paint: Paint, *, verbose: bool = Fa
     lines = [paint("Coverage", "1")]
     for label, text in coverage_text.rows(report):
         lines += row(label, text, paint)
-    return lines + bullets(coverage_text.bullets(report, verbose=verbose))
+    return lines + bullets(coverage_text.bullets(report, verbose=verbose), paint.width)
 
 
 def _environment(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
@@ -149,7 +159,7 @@ def _environment(result: DiffResult, paint: Paint, verbose: bool) -> list[str]:
     ]
     if len(result.environment) > most:
         texts.append(f"{len(result.environment) - most} more (-v shows them)")
-    return [paint("Environment differs", "1"), *bullets(texts)]
+    return [paint("Environment differs", "1"), *bullets(texts, paint.width)]
 
 
 def not_observed_section(seen: Sequence[NotSeen], paint: Paint, *, verbose: bool) -> list[str]:

@@ -117,7 +117,7 @@ class Compared:
     Attributes:
         ranks: Processes.
         steps: Pairs of steps.
-        observations: Pairs of observations, the skipped ones included.
+        observations: Pairs of observations, those that only explain and the skipped ones included.
         skipped_equal: Those of steps that the index alone shows to be equal.
         ignored: Observations that the policy leaves out.
         undecided: Pairs for which the evidence to judge them was not recorded.

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceparity.differ.candidates import Candidate, Candidates
+from traceparity.differ.candidates import Candidate, Candidates, compared
 from traceparity.differ.carry import CarriedState
+from traceparity.differ.matching import Matches, match_rows
 from traceparity.differ.names import is_flag, is_group, optimizer_state_parameter, scheduler_of
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView, block_of
@@ -27,7 +28,20 @@ def seam_candidates(pair: StepPair) -> Candidates:
     state = other.carry.start_of(number)
     rows = np.flatnonzero(listed.judged & listed.stateful & (listed.block == STATE_BLOCK.number))
     found = list(_candidates(pair, listed, rows.tolist(), state, listed_is_target))
-    return Candidates(sorted(found, key=lambda candidate: candidate.order), len(rows))
+    found.sort(key=lambda candidate: candidate.order)
+    generators = compared(pair, STATE_BLOCK, [_generators(pair)])
+    return Candidates(found + generators.found, len(rows) + generators.compared)
+
+
+def _generators(pair: StepPair) -> Matches:
+    """Random generators, whose states are told at the start of every step."""
+    rows, target_rows = (
+        np.flatnonzero(
+            view.judged & (view.block == STATE_BLOCK.number) & pair.sites.is_rng[view.site]
+        )
+        for view in (pair.reference, pair.target)
+    )
+    return match_rows(pair.reference, rows, pair.target, target_rows, sequence=False)
 
 
 def _candidates(

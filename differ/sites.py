@@ -7,8 +7,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from traceparity.differ.names import is_generator
 from traceparity.differ.policy import Policy, Rule
 from traceparity.differ.rename import Renames
+from traceparity.tracefmt.globs import glob_matches
 from traceparity.tracefmt.records import Phase, Site, SiteEntry
 
 Ids = npt.NDArray[np.int64]
@@ -27,6 +29,10 @@ class SideTable:
     location: dict[int, str]
 
 
+def _matches_any(glob: str, names: Sequence[str]) -> bool:
+    return any(glob_matches(glob, name) for name in names)
+
+
 class JointSites:
     """All sites of two traces, under the target's names.
 
@@ -37,6 +43,7 @@ class JointSites:
         sites: The site of each joint number.
         thing_of: Thing number of each joint number.
         things: ``(component, field)`` of each thing.
+        is_rng: Whether a joint number is the state of a random generator.
         phase_of: Phase of each joint number.
         reference: Meaning of the reference's ids.
         target: Meaning of the target's ids.
@@ -57,9 +64,13 @@ class JointSites:
         self._old_names: dict[int, str] = {}
         self._rules: dict[int, Rule] = {}
         self._policy = policy
+        self._reference_paths = {entry.site.component for entry in reference}
         self.reference = self._side(reference, renamed=True)
         self.target = self._side(target, renamed=False)
         self.thing_of: Ids = np.array(self._thing_of, np.int64)
+        self.is_rng: npt.NDArray[np.bool_] = np.array(
+            [is_generator(site.component) for site in self.sites], np.bool_
+        )
         self.phase_of: Ids = np.array([site.phase for site in self.sites], np.int64)
         self.ignored: npt.NDArray[np.bool_] = np.array(
             [self.rule(number).ignore for number in range(len(self.sites))]
@@ -120,6 +131,13 @@ class JointSites:
                 names.append(self._old_names[number])
             found = self._rules[number] = self._policy.rule_for(names)
         return found
+
+    def unused(self) -> list[str]:
+        """What the policy declares for sites or names that neither trace has, in its own words."""
+        names = [str(site) for site in self.sites] + list(self._old_names.values())
+        globs = dict.fromkeys(rule.site for rule in self._policy.rules)
+        found = [f"site {glob}" for glob in globs if not _matches_any(glob, names)]
+        return found + [f"rename {old}" for old in self.renames.unused(self._reference_paths)]
 
     def reference_name(self, number: int) -> str:
         """The site's name in the reference, where a rename changed it; else empty."""

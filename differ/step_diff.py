@@ -64,6 +64,7 @@ def compare_steps(pair: StepPair) -> StepReport:
             report.phases.add(block.phase.label)
         if report.first is None:
             _judge_block(report, relevance, found.found)
+    report.compared.observations += pair.reference.layout.explaining(report.phases)
     return report
 
 

@@ -33,7 +33,7 @@ class StepJudge:
     def equal_by_index(self, number: int, target_number: int) -> bool:
         """Whether the index alone shows two steps to be equal under the policy."""
         align = self.policy.align
-        if align.device == "compare" or align.evaluation == "compare" or align.rename:
+        if "compare" in (align.device, align.evaluation, align.rng) or align.rename:
             return False
         if self.sites.ignored.all():
             # The index would count what the policy leaves out: a pass without a comparison.

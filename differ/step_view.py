@@ -1,7 +1,7 @@
 """One step of one trace, its rows translated to joint numbers and sorted into blocks."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -83,19 +83,21 @@ class Layout:
         self.stateful: Mask = (flags & Flag.STATEFUL) != 0
         self.context: Mask = (flags & Flag.CONTEXT) != 0
         self.evaluation: Mask = (flags & Flag.EVALUATION) != 0
+        self.repeated: Mask = (flags & Flag.RECOMPUTED) != 0
         self.is_snapshot = bool((flags & Flag.SNAPSHOT).any())
-        self.judged: Mask = self._judged(flags, sites, policy)
+        self.judged: Mask = self._judged(sites, policy)
         self.block: Ids = self._blocks(columns.microbatch)
 
-    def _judged(self, flags: npt.NDArray[np.uint16], sites: JointSites, policy: Policy) -> Mask:
+    def _judged(self, sites: JointSites, policy: Policy) -> Mask:
         judged = ~self.context
         if policy.align.evaluation == "compare":
             judged |= self.evaluation
+        if policy.align.rng == "compare":
+            judged |= sites.is_rng[self.site]
         if policy.align.order == "free":
             judged &= self.phase != Phase.DATA
         # Recomputation repeats a forward pass inside backward: no event of the training itself.
-        repeated = (flags & Flag.RECOMPUTED) != 0
-        judged &= ~repeated | self.stateful
+        judged &= ~self.repeated | self.stateful
         if len(policy.align.phases) < len(PHASES):
             wanted = np.array([name in policy.align.phases for name in PHASES])
             judged &= wanted[self.phase]
@@ -122,6 +124,11 @@ class Layout:
     def ignored(self) -> int:
         """Rows that the policy leaves out."""
         return int((~self.context & ~self.judged).sum())
+
+    def explaining(self, phases: Collection[str]) -> int:
+        """Rows of some phases that explain and do not decide, as the index counts them too."""
+        wanted = np.array([name in phases for name in PHASES])
+        return int(((self.context | self.repeated) & ~self.judged & wanted[self.phase]).sum())
 
 
 class StepView:

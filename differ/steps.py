@@ -30,15 +30,12 @@ class StepAlignment:
     target_only: tuple[int, ...]
 
 
-def align_steps(
-    reference: Side, target: Side, policy: Policy, expected: int | None = None
-) -> StepAlignment:
-    """Line up steps as the policy declares; ``expected`` is where the part before ended.
+def align_steps(reference: Side, target: Side, offset: int, how: str) -> StepAlignment:
+    """Line up steps, of which the target's first answers the reference's ``offset``.
 
     Raises:
-        AlignmentError: The offset cannot be found, or no step lines up with another.
+        AlignmentError: No step lines up with another.
     """
-    offset, how = step_offset(reference, target, policy, expected)
     theirs = _trained(target)
     ours = [number for number in _trained(reference) if number >= offset]
     shifted = {number + offset for number in theirs}
@@ -60,17 +57,30 @@ def align_steps(
 
 
 def step_offset(
-    reference: Side, target: Side, policy: Policy, expected: int | None = None
+    reference: Side,
+    target: Side,
+    policy: Policy,
+    expected: int | None = None,
+    *,
+    goes_on: bool = False,
 ) -> tuple[int, str]:
-    """The reference step of the target's step 0, and where that is known from.
+    """The reference step that the target's first answers, and where that comes from.
+
+    Args:
+        reference: The reference, as stored.
+        target: The target, as stored.
+        policy: The declared relation.
+        expected: Where the part before this one ended, if that is known.
+        goes_on: Whether the target goes on where another part of it stopped.
 
     Raises:
         AlignmentError: It cannot be found.
     """
-    if policy.align.kind != "resume":
+    align = policy.align
+    if align.step_offset is not None:
+        return align.step_offset, "declared"
+    if align.kind != "resume" and not goes_on:
         return 0, "declared"
-    if policy.align.step_offset is not None:
-        return policy.align.step_offset, "declared"
     return find_offset(reference, target, expected)
 
 

@@ -142,8 +142,13 @@ def read_text(path: Path, what: str, error: type[TraceparityError], hint: str = 
     """
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
+    except UnicodeDecodeError as problem:
+        reason = (
+            f"it is no text (byte {problem.start} is none in UTF-8), and a {what} is a TOML file"
+        )
+        raise error(f"{path}: cannot read the {what}: {reason}") from problem
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
         raise error(f"{path}: cannot read the {what}: {reason}{hint}") from problem
 
 

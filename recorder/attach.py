@@ -6,6 +6,7 @@ import os
 from multiprocessing import util
 from pathlib import Path
 
+from traceparity.recorder.ending import unhandled
 from traceparity.recorder.guard import warn
 from traceparity.recorder.launch import VARIABLE
 from traceparity.recorder.session import Session, begin, current
@@ -53,7 +54,7 @@ def _report_to(attached: Path) -> None:
 def _finish() -> None:
     session = current()
     if session is not None:
-        session.finish()
+        session.finish(unhandled())
 
 
 def _finish_as_child(_: object) -> None:

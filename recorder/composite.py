@@ -6,6 +6,9 @@ import torch
 
 from traceparity.recorder.sketch import Sketcher
 
+_SPARSE = frozenset(
+    {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
+)
 DENSE_BYTES = 1 << 26
 """Up to this size a sparse tensor is written out in full where values are kept."""
 
@@ -42,8 +45,7 @@ def _quantizer(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 def is_sparse_floats(tensor: torch.Tensor) -> bool:
     """Whether it is a sparse tensor of real inexact numbers, whose distance means something."""
-    sparse = not (tensor.is_nested or tensor.is_quantized) and tensor.layout is not torch.strided
-    return sparse and tensor.layout is not torch._mkldnn and tensor.is_floating_point()
+    return tensor.layout in _SPARSE and not tensor.is_nested and tensor.is_floating_point()
 
 
 def sparse_sketch(tensor: torch.Tensor, sketcher: Sketcher) -> torch.Tensor:

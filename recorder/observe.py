@@ -190,7 +190,8 @@ class Observer:
         # The norm of the values, which come last, is that of the whole.
         norm = parts[-1].stats[2] if tensor._nnz() else 0.0
         nonfinite = parts[-1].nonfinite
-        sketch, kept = None, (None, None)
+        sketch: bytes | None = None
+        kept: tuple[bytes | None, tuple[int, int] | None] = (None, None)
         if self._sketcher is not None:
             sketch = composite.sparse_sketch(tensor, self._sketcher).numpy().tobytes()
         if self._values and (dense := composite.written_out(tensor)) is not None:

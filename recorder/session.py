@@ -11,7 +11,7 @@ from typing import Any
 from torch.utils.data._utils import worker
 
 from traceparity._version import __version__
-from traceparity.recorder import environment, sketch
+from traceparity.recorder import ending, environment, sketch
 from traceparity.recorder.change_log import ChangeLog
 from traceparity.recorder.destination import destination, process_groups, rank_and_world
 from traceparity.recorder.guard import Guard, warn
@@ -111,8 +111,12 @@ class Session:
         checkpoints.install(self._recording, self._patches)
         self._patches.replace(worker, "_worker_loop", _unrecorded)
 
-    def finish(self, reason: str = "") -> None:
-        """Write what is left and the index, and remove all hooks; a second call does nothing."""
+    def finish(self, error: BaseException | None = None) -> None:
+        """Write what is left and the index, and remove all hooks; a second call does nothing.
+
+        Args:
+            error: The exception that ended the program.
+        """
         if self._ended or self._pid != os.getpid():
             return
         self._ended = True
@@ -121,7 +125,7 @@ class Session:
         self._gradients.remove()
         if was_active:
             with self.guard.lock, self._no_failure_reaches_the_program():
-                self._finish_file(reason)
+                self._finish_file(error)
         if was_active and not self._given_up:
             self._progress.end()
 
@@ -138,13 +142,15 @@ class Session:
         self._optimizers.remove()
         self._patches.undo()
 
-    def _finish_file(self, reason: str) -> None:
+    def _finish_file(self, error: BaseException | None) -> None:
         self._data.finish()
+        if error is not None and self._window.open and self._window.recording:
+            self._recording.marker("program", "ended_by", ending.told(error))
         tail = self._window.open and not self._window.updated
         self._window.flush(tail=tail)
         if self._writer.path is not None:
-            if self.guard.faults:
-                reason = reason or f"{self.guard.faults} observations were lost to errors"
+            faults = self.guard.faults
+            reason = f"{faults} observations were lost to errors" if faults else ""
             self._writer.close(complete=not reason, reason=reason)
             if not self._writer.steps_written:
                 # Values of evaluation activity, and no training that they would explain.
@@ -327,5 +333,8 @@ def record(
     session = begin(Session(Path(path), chosen))
     try:
         yield session
+    except BaseException as error:
+        session.finish(error)
+        raise
     finally:
         session.finish()

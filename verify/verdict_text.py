@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from traceparity.differ.check_text import sections as check_sections
-from traceparity.differ.report_layout import Paint, bullets, headline, painter, row, section
+from traceparity.differ.report_layout import WIDTH, Paint, bullets, headline, painter, row, section
 from traceparity.invariants.causes import Cause
 from traceparity.invariants.finding import Finding
 from traceparity.invariants.result import InvariantsResult
@@ -17,9 +17,11 @@ _LAWS = "Broken laws, the earliest first"
 _ADVICE = "Advice: this decides nothing (--builtin makes it decide)"
 
 
-def as_text(verdict: RunVerdict, *, colour: bool = False, verbose: bool = False) -> str:
-    """The report; ``verbose`` leaves nothing out."""
-    paint = painter(colour=colour)
+def as_text(
+    verdict: RunVerdict, *, colour: bool = False, verbose: bool = False, width: int = WIDTH
+) -> str:
+    """The report, in so many columns; ``verbose`` leaves nothing out."""
+    paint = painter(colour=colour, width=width)
     learned = verdict.invariants
     sections = [headline(verdict.outcome, verdict.reason, paint)]
     if verdict.laws is not None:
@@ -46,7 +48,8 @@ def _causes(title: str, causes: Sequence[Cause], paint: Paint, *, verbose: bool)
             lines.append("")
         lines += _cause(word, cause, paint, verbose=verbose)
     if len(causes) > len(shown):
-        lines += ["", *bullets([f"{len(causes) - len(shown)} more causes (-v shows them)"])]
+        more = f"{len(causes) - len(shown)} more causes (-v shows them)"
+        lines += ["", *bullets([more], paint.width)]
     return lines
 
 

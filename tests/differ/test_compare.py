@@ -219,6 +219,17 @@ def test_a_symmetric_distance_is_relative_to_the_larger_norm(values):
     assert relation(symmetric, large, small) is relation(symmetric, small, large) is EQUAL
 
 
+def test_infinities_do_not_hide_in_an_infinite_norm():
+    """Nor does an infinity that both have hide a difference of the numbers beside it."""
+    rule = Rule(rel_l2=0.1)
+    one = tensor(np.float64([np.inf, 1, 2]))
+
+    assert relation(rule, one, tensor(np.float64([np.inf, 1, 2.01]))) is EQUAL
+    assert relation(rule, one, tensor(np.float64([np.inf, 1, 3]))) is DIFFERENT
+    assert relation(rule, one, tensor(np.float64([np.inf, np.inf, 2]))) is DIFFERENT
+    assert relation(rule, one, tensor(np.float64([-np.inf, 1, 2]))) is DIFFERENT
+
+
 def test_plain_numbers_follow_a_symmetric_rule_too():
     rule = Rule(rel_l2=0.5, symmetric=True)
 

@@ -130,13 +130,6 @@ def test_where_several_steps_fit_the_end_of_the_part_before_decides(bench):
     assert "(the part before ended there)" in result.notes[0]
 
 
-def test_accumulation_in_parts_abstains(compare):
-    result = compare(part(0, 3), part(3, 8), kind="accumulation", microbatches=(1, 1))
-
-    assert result.outcome is Outcome.ABSTAIN
-    assert "accumulation of a target in several parts" in result.reason
-
-
 def test_a_repeated_reference_that_stops_early_judges_nobody(bench):
     reference, repeat = bench.write(Run().steps(4)), bench.write(Run().steps(3))
 

@@ -14,9 +14,9 @@ from traceparity.recorder.sketch import Sketcher
 from traceparity.tracefmt.records import Flag, Kind
 
 SKETCHER = Sketcher()
-TRIALS = 1500
-MISSES = 4
-"""One in 5000 is 0.3 in so many trials; more than this comes once in 6,000 runs of a right rate."""
+TRIALS = 400
+MISSES = 2
+"""One in 5000 is 0.08 in so many trials; more than this comes by chance once in 12,000 runs."""
 
 
 def seen(tensor: torch.Tensor) -> Observation:

@@ -34,6 +34,12 @@ _WHOLE = (0, 0, 0)
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
+_Content = tuple[
+    bytes, tuple[float, float, float], int, bytes | None, bytes | None, tuple[int, int] | None
+]
+"""The fields of a summary from its digest on."""
+
+
 class Summary(NamedTuple):
     """What is kept of a tensor; the ids are those of the trace's tables."""
 
@@ -181,7 +187,7 @@ class Observer:
             dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external, shard
         )
 
-    def _composite(self, tensor: torch.Tensor, seed: int) -> tuple[Any, ...]:
+    def _composite(self, tensor: torch.Tensor, seed: int) -> _Content:
         """The fields of a summary that follow its shape; a distance only for sparse tensors."""
         parts = [self._summarise(part.cpu()) for part in composite.parts_of(tensor)]
         fingerprint = digest.joined_digest([part.digest for part in parts], seed)

@@ -1,6 +1,7 @@
 """Where the bytes of a trace come from: the one seam between the format and the place of a file."""
 
 import contextlib
+import errno
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -92,6 +93,9 @@ def open_file(path: Path) -> StreamSource:
         OSError: It cannot be opened, or not be read from any place, as a pipe.
         ValueError: The path is none.
     """
+    if path.is_fifo():
+        # Opening it would wait for somebody to write to it.
+        raise OSError(errno.ESPIPE, "a pipe; a trace is read from a file")
     # Unbuffered: a trace is read by whole records, so that a buffer would only be a further copy.
     stream: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115 - the source keeps it open
     try:

@@ -8,6 +8,7 @@ from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.finding import FAMILIES
 from traceparity.invariants.relations import (
     bounds,
+    collective,
     data,
     equality,
     gradient,
@@ -29,7 +30,7 @@ ALIASES = {
     "ThresholdRelation": ("bounds",),
     "FunctionLeadRelation": ("phase", "hyperparameter"),
     "FunctionCoverRelation": ("phase", "gradient"),
-    "DistinctArgumentRelation": ("data", "randomness"),
+    "DistinctArgumentRelation": ("data", "randomness", "collective"),
 }
 """Names of relations elsewhere, and the families that find what they find."""
 
@@ -45,6 +46,7 @@ _MODULES = {
     "equality": equality,
     "bounds": bounds,
     "randomness": randomness,
+    "collective": collective,
 }
 
 
@@ -106,6 +108,8 @@ class Observers:
             self._group.append(equality.RankObserver())
         if "data" in families:
             self._group.append(data.RankObserver())
+        if "collective" in families:
+            self._group.append(collective.RankObserver())
 
     def step(self, facts: StepFacts) -> Iterator[Event]:
         """The events of a step of one process."""

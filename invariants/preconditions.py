@@ -70,6 +70,8 @@ class _Search:
                 self._bits[place][key] = self._bits[place].get(key, 0) | bit
 
     def found(self) -> list[Precondition]:
+        if not self._positive:
+            return []
         return _merged(self._split(self._positive, self._negative, {}, _DEEPEST))
 
     def _split(

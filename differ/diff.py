@@ -185,9 +185,19 @@ def _compare(
         for report in findings.reports:
             report.phases |= seen
     if relation.samples_together and findings.offsets:
-        offset = next(iter(findings.offsets.values()))
-        report = compare_samples(reference, target, offset)
+        report = _samples_of_all_ranks(findings, reference, target, policy)
         findings.add(min(target), report, number + 1 if count > 1 else 0, many=False)
+
+
+def _samples_of_all_ranks(
+    findings: _Findings, reference: Run, target: Run, policy: Policy
+) -> RankReport:
+    captures = [run[min(run)].header.capture for run in (reference, target)]
+    of_data = replace(policy, align=replace(policy.align, phases=("data",)))
+    recorded = common_capture(of_data, *captures)
+    if recorded.not_recorded:
+        return RankReport(abstain=list(recorded.not_recorded))
+    return compare_samples(reference, target, next(iter(findings.offsets.values())))
 
 
 def _judge_parts(findings: _Findings, reference: Run) -> None:

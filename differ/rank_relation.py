@@ -42,8 +42,12 @@ def relate(reference: Run, target: Run, policy: Policy) -> Relation:
     if policy.align.ranks == "sharded":
         lacking = tuple(
             reason
-            for name, run in (("reference", reference), ("target", target))
-            if (reason := _lacking_ranks(name, run))
+            for reason in (
+                _needless(policy),
+                _lacking_ranks("reference", reference),
+                _lacking_ranks("target", target),
+            )
+            if reason
         )
         pairs = () if lacking else _gathered(reference, target)
     else:
@@ -74,6 +78,13 @@ def _one_to_one(reference: Run, target: Run, policy: Policy) -> Relation:
         lacking = (f'{known}; declare the relation with align.ranks = "replicated" or "sharded"',)
     pairs = ((rank, reference[rank], target[rank]) for rank in reference if rank in target)
     return Relation(tuple(pairs), policy, lacking=lacking)
+
+
+def _needless(policy: Policy) -> str:
+    if policy.align.kind != "accumulation":
+        return ""
+    needless = "with sharded ranks nothing of single micro-batches is compared"
+    return f'{needless}: align.kind = "start" compares such runs update by update'
 
 
 def _lacking_ranks(name: str, run: Run) -> str:

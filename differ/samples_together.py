@@ -76,10 +76,12 @@ def compare_samples(reference: Run, target: Run, offset: int) -> RankReport:
     report = RankReport(compared=Compared(), declared={Phase.DATA.label})
     numbers = [_numbers(reference), _numbers(target)]
     unknown: dict[str, int] = {}
+    have = [False, False]
     for step in sorted(numbers[0] & {number + offset for number in numbers[1]}):
         ours, theirs = _samples(reference, step), _samples(target, step - offset)
         for loader in dict.fromkeys([*ours, *theirs]):
             left, right = (side.get(loader, _Samples()) for side in (ours, theirs))
+            have = [have[0] or bool(left.batches), have[1] or bool(right.batches)]
             found = _difference(left, right)
             if found is None:
                 unknown.setdefault(loader, step)
@@ -90,6 +92,14 @@ def compare_samples(reference: Run, target: Run, offset: int) -> RankReport:
                 report.divergences.append(found.divergence(loader, step, step - offset))
         if len(report.divergences) >= MOST_DIVERGENCES:
             break
+    if have[0] != have[1]:
+        # A program that makes its batches by itself may well have had the same samples.
+        report.divergences.clear()
+        side = "target" if have[0] else "reference"
+        report.abstain.append(
+            f"the {side} has no batch of a loader, so samples cannot be counted; leave the phase"
+            " data out of the relation"
+        )
     report.abstain += [
         f"which samples {loader} gave in step {step} is not known on all ranks, so they cannot be"
         " counted; give samples an ID, or leave the phase data out of the relation"
@@ -126,7 +136,7 @@ def _batches(rank: int, trace: "Trace", number: int) -> Iterator[tuple[str, _Bat
         if site.field == DIGESTS:
             if site.component == loader:
                 digests = trace.scalar(columns, row)
-                yield loader, _Batch(rank, ids, digests)
+                yield loader, _Batch(rank, ids, digests or None)
                 loader = ""
             continue
         if loader:

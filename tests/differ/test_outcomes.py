@@ -246,3 +246,12 @@ def test_a_relation_that_is_not_declared_in_full_never_passes(bench):
     policy = Policy(Align(kind="accumulation"))
 
     assert bench.diff(Run().steps(2), Run().steps(2), policy).outcome is Outcome.ABSTAIN
+
+
+def test_accumulation_of_sharded_ranks_abstains_with_the_way_out(bench):
+    policy = Policy(Align(kind="accumulation", microbatches=(1, 1), ranks="sharded"))
+
+    result = bench.diff(Run().steps(2), Run().steps(2), policy)
+
+    assert result.outcome is Outcome.ABSTAIN
+    assert 'align.kind = "start"' in result.reason

@@ -25,6 +25,8 @@ from traceparity.tracefmt.source import open_file
 
 VARIABLE = "TRACEPARITY_RECORD"
 """Holds, as JSON, what the recorder of a child process needs to know."""
+END_STATE = "TRACEPARITY_END_STATE"
+"""Names the folder in which each training process writes fingerprints of what it ends with."""
 BOOT = Path(__file__).parent / "boot"
 NOT_RUNNABLE, NOT_FOUND = 126, 127
 _SCRIPTS = (".py", ".sh")
@@ -164,12 +166,13 @@ def recording_environment(
         "verbose": order.verbose,
         "attached": attached,
     }
+    return {**with_boot(environment), VARIABLE: json.dumps(told)}
+
+
+def with_boot(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which every Python process runs our boot file when it starts."""
     paths = [str(BOOT), environment.get("PYTHONPATH", "")]
-    return {
-        **environment,
-        VARIABLE: json.dumps(told),
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-    }
+    return {**environment, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def finish_traces(out: Path, status: int) -> list[str]:

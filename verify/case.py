@@ -15,6 +15,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "repeat": ("command",),
     "coverage": ("command",),
     "check": ("command",),
+    "unchanged": ("command",),
 }
 """The kinds of cases, and the commands of each in the order in which they run."""
 DEFAULT_TIMEOUT = 3600.0
@@ -50,6 +51,7 @@ class Case:
         repetitions: How often the reference, or the command of a ``repeat``, is run.
         finite: Whether values that are not finite are violations.
         invariants: What ``tp-infer`` learned from good runs; None for none.
+        stdout: Whether ``unchanged`` compares what is written to stdout.
         timeout: Seconds that each command may take.
         environment: Variables to add; with placeholders.
         cwd: Where the commands run; with placeholders.
@@ -64,6 +66,7 @@ class Case:
     repetitions: int = 1
     finite: bool = False
     invariants: Path | None = None
+    stdout: bool = True
     timeout: float = DEFAULT_TIMEOUT
     environment: Mapping[str, str] = field(default_factory=dict)
     cwd: str = "{root}"

@@ -25,6 +25,7 @@ _OWN = {
     "repeat": ("times",),
     "coverage": ("coverage",),
     "check": ("coverage", "invariants", "nonfinite"),
+    "unchanged": ("stdout",),
 }
 """The keys that cases of a kind have beside their commands and those that all have."""
 _DEFAULTS = (*_SHARED, "repeat_reference")
@@ -141,6 +142,7 @@ class _CaseParser(Checks):
             finite=self._kind == "check"
             and self.word(self._place, self._table, "nonfinite", ("fail", "allow")) != "allow",
             invariants=self._file_named("invariants"),
+            stdout=self.word(self._place, self._table, "stdout", ("compare", "ignore")) != "ignore",
             timeout=self._timeout(),
             environment={
                 **self._environment(environment),

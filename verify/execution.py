@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from traceparity.recorder.launch import (
+    END_STATE,
     LaunchError,
     Order,
     command_of,
@@ -18,6 +19,7 @@ from traceparity.recorder.launch import (
     finish_traces,
     recording_environment,
     why_nothing,
+    with_boot,
 )
 from traceparity.recorder.output import make_ready, trace_files
 from traceparity.recorder.settings import Settings
@@ -27,6 +29,8 @@ from traceparity.verify.process_group import ProcessGroup
 
 TAIL_LINES = 40
 """Lines of a log that a result carries."""
+FAILED = "it ended with exit status"
+"""How the problem of a command begins that ended by itself, and not well."""
 _TAIL_BYTES = 8192
 
 
@@ -124,6 +128,32 @@ def run_recorded(
     return run.execute(timeout, stop or threading.Event())
 
 
+def run_plain(
+    command: Sequence[str],
+    *,
+    out: Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    stop: threading.Event | None = None,
+) -> Execution:
+    """Run a command as `run_recorded` does, but without the recorder.
+
+    Args:
+        command: Its words.
+        out: Where a trace would be; names the logs beside it.
+        cwd: Where the command runs; None for the current folder.
+        env: Variables to add to our own environment.
+        timeout: Seconds after which the command and all that it started are ended.
+        stop: Set by another thread to end the command.
+
+    Raises:
+        OSError: The files cannot be written.
+    """
+    run = _Run(tuple(command), out.absolute(), cwd, dict(env or {}), None)
+    return run.execute(timeout, stop or threading.Event())
+
+
 class _Run:
     """One execution under way."""
 
@@ -133,7 +163,7 @@ class _Run:
         out: Path,
         cwd: Path | None,
         added: Mapping[str, str],
-        order: Order,
+        order: Order | None,
     ) -> None:
         self._words = words
         self._out = out
@@ -155,7 +185,7 @@ class _Run:
         except LaunchError as error:
             return self._result(str(error))
         with tempfile.NamedTemporaryFile(prefix="traceparity-") as attached:
-            told = recording_environment(self._order, environment, self._session, attached.name)
+            told = self._told(environment, attached.name)
             began = time.perf_counter()
             try:
                 group = ProcessGroup(
@@ -168,12 +198,18 @@ class _Run:
             seconds = time.perf_counter() - began
             anyone = bool(os.path.getsize(attached.name))
         status = exit_status(ended)
-        unfinished = finish_traces(self._out, status)
+        unfinished = finish_traces(self._out, status) if self._order else []
         problem = cut or _failed(status) or next(iter(unfinished), "")
         processes: tuple[Process, ...] = ()
-        if not problem:
+        if self._order and not problem:
             problem, processes = self._evidence(anyone=anyone)
         return self._result(problem, status, seconds, group.pid, processes)
+
+    def _told(self, environment: Mapping[str, str], attached: str) -> dict[str, str]:
+        if self._order is None:
+            # The name of the execution is what its processes are found by.
+            return {**with_boot(environment), "TRACEPARITY_EXECUTION": self._session}
+        return recording_environment(self._order, environment, self._session, attached)
 
     def _await(
         self, group: ProcessGroup, timeout: float | None, stop: threading.Event
@@ -227,14 +263,14 @@ class _Run:
             seconds=seconds,
             pid=pid,
             processes=processes,
-            environment=tuple(sorted(self._added)),
+            environment=tuple(sorted(name for name in self._added if name != END_STATE)),
             stdout_tail=tail(stdout),
             stderr_tail=tail(stderr),
         )
 
 
 def _failed(status: int) -> str:
-    return f"it ended with exit status {status}" if status else ""
+    return f"{FAILED} {status}" if status else ""
 
 
 def _process(facts: Mapping[str, object]) -> Process:

@@ -10,6 +10,7 @@ from traceparity.verify.reference import reference_of
 from traceparity.verify.result import Verdict
 from traceparity.verify.run_verdict import judge_run
 from traceparity.verify.stage import Stage
+from traceparity.verify.unchanged import unchanged
 
 
 def resume(stage: Stage) -> Verdict:
@@ -65,5 +66,6 @@ JUDGES: dict[str, Callable[[Stage], Verdict]] = {
     "repeat": repeat,
     "coverage": check,
     "check": check,
+    "unchanged": unchanged,
 }
 """What judges each kind of case."""

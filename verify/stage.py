@@ -10,7 +10,7 @@ from pathlib import Path
 from traceparity.differ.result import Outcome
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.verify.case import Case, expanded
-from traceparity.verify.execution import Execution, run_recorded
+from traceparity.verify.execution import Execution, run_plain, run_recorded
 from traceparity.verify.result import Verdict
 
 
@@ -37,6 +37,15 @@ class Played:
 
     role: str
     execution: Execution
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where and with what a command runs."""
+
+    out: Path
+    cwd: Path
+    environment: Mapping[str, str]
 
 
 class Stage:
@@ -74,30 +83,65 @@ class Stage:
             Ended: There is no trace of it to judge.
         """
         name = role if number == 1 else f"{role}-{number}"
-        work = self._folder / name
-        work.mkdir()
-        folders = {**self._folders, "work": work}
-        self._folders.setdefault(role, work)
-        cwd = folders["root"] / expanded(self.case.cwd, folders)
-        if not cwd.is_dir():
-            raise Ended(Verdict(Outcome.ERROR, f"cwd: there is no folder {cwd}"))
-        try:
-            execution = run_recorded(
-                [expanded(word, folders) for word in self.case.commands[role]],
-                out=self._folder / f"{name}.trace",
-                cwd=cwd,
-                env=_environment(self.case.environment, folders),
-                timeout=self.case.timeout,
-                settings=self.case.settings,
-                stop=self._stop,
-            )
-        except (OSError, TraceparityError) as error:
-            raise Ended(Verdict(Outcome.ERROR, f"{name}: {error}")) from error
-        self.played.append(Played(name, execution))
+        execution = self.execute(name, role)
+        self._folders.setdefault(role, self._folder / name)
         if not execution.ok:
             raise Ended(Verdict(Outcome.ERROR, f"{name}: {execution.problem}{_last(execution)}"))
         self._prove_distinct()
         return execution.trace
+
+    def execute(
+        self,
+        name: str,
+        role: str,
+        *,
+        recorded: bool = True,
+        added: Mapping[str, str] | None = None,
+    ) -> Execution:
+        """Run the command of a role under a name, whatever comes of it.
+
+        Args:
+            name: Names its folder, its trace and its logs.
+            role: Whose command it is.
+            recorded: Whether it is recorded.
+            added: Further variables for its environment.
+
+        Raises:
+            Ended: It cannot be run at all.
+        """
+        work = self._folder / name
+        work.mkdir()
+        folders = {**self._folders, "work": work}
+        cwd = folders["root"] / expanded(self.case.cwd, folders)
+        if not cwd.is_dir():
+            raise Ended(Verdict(Outcome.ERROR, f"cwd: there is no folder {cwd}"))
+        words = [expanded(word, folders) for word in self.case.commands[role]]
+        environment = {**_environment(self.case.environment, folders), **(added or {})}
+        where = _Where(self._folder / f"{name}.trace", cwd, environment)
+        try:
+            execution = self._run(words, where, recorded=recorded)
+        except (OSError, TraceparityError) as error:
+            raise Ended(Verdict(Outcome.ERROR, f"{name}: {error}")) from error
+        self.played.append(Played(name, execution))
+        return execution
+
+    def folder_of(self, name: str) -> Path:
+        """A folder of the case for something else that belongs to a run."""
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _run(self, words: list[str], where: "_Where", *, recorded: bool) -> Execution:
+        timeout = self.case.timeout
+        if recorded:
+            return run_recorded(
+                words, out=where.out, cwd=where.cwd, env=where.environment, timeout=timeout,
+                settings=self.case.settings, stop=self._stop,
+            )  # fmt: skip
+        return run_plain(
+            words, out=where.out, cwd=where.cwd, env=where.environment, timeout=timeout,
+            stop=self._stop,
+        )  # fmt: skip
 
     def expect_files(self, role: str, of: str) -> None:
         """See that the files which a command names in another one's folder are there.

@@ -176,6 +176,10 @@ def _check(words: str, facts: Facts) -> list[str]:
     ]
 
 
+def _unchanged(words: str, facts: Facts) -> list[str]:
+    return [f"command = {words}", '# stdout = "ignore"  # where it tells the time']
+
+
 _BODIES = {
     "resume": _resume,
     "accumulation": _accumulation,
@@ -183,4 +187,5 @@ _BODIES = {
     "repeat": _repeat,
     "coverage": _coverage,
     "check": _check,
+    "unchanged": _unchanged,
 }

@@ -98,19 +98,24 @@ class _Loader:
 
 def _attach() -> None:
     try:
-        from traceparity.recorder.attach import attach
+        if "TRACEPARITY_RECORD" in os.environ:
+            from traceparity.recorder.attach import attach
+
+            attach()
+        if "TRACEPARITY_END_STATE" in os.environ:
+            from traceparity.recorder.end_state import keep
+
+            keep()
     except Exception as error:  # noqa: BLE001 - the program imports torch and knows nothing of us
         if sys.stderr is not None:
             sys.stderr.write(
                 f"traceparity: not recorded: {sys.executable} cannot import the recorder"
                 f" ({type(error).__name__}: {error}); is traceparity installed there?\n"
             )
-        return
-    attach()
 
 
 _leave_path()
-if "TRACEPARITY_RECORD" in os.environ:
+if "TRACEPARITY_RECORD" in os.environ or "TRACEPARITY_END_STATE" in os.environ:
     if "torch" in sys.modules:  # a .pth file was faster
         _attach()
     else:

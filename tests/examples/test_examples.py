@@ -1,5 +1,6 @@
 """The examples do what their READMEs say."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,27 @@ def test_refactor_passes_under_declared_renames_and_shows_a_real_change(commands
     place = (0, "forward", "blocks.0.mlp.2", "input[0]")  # layers.0.fc2 under its new name
     assert first(commands.diff(*policy, before, gelu)) == place
     assert commands.diff(before, after)["outcome"] == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("resume", "state:scheduler.last_epoch:value"),
+        ("accumulation", "loss:loss:value"),
+        ("coverage", "duplicate"),
+    ],
+)
+def test_each_quickstart_has_a_case_that_passes_and_one_that_fails(
+    name: str, place: str, commands: Any
+) -> None:
+    file, work = EXAMPLES / name / "parity.toml", commands.folder / "work"
+
+    done = commands.run("tp-verify", file, "--work", work, "--format", "json")
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    good, bad = json.loads(done.stdout)["cases"]
+    assert (good["outcome"], bad["outcome"]) == ("PASS", "FAIL"), done.stdout
+    assert place in bad["reason"]
 
 
 def test_a_forgotten_train_mode_is_a_changed_flag(commands: Any) -> None:

@@ -35,6 +35,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--session")
     parser.add_argument("--versions", type=json.loads, default={})
     parser.add_argument("--status", type=int, default=0)
+    parser.add_argument("--disturbed", action="store_true")
+    parser.add_argument("--broken", action="store_true")
     parser.add_argument("--hang", action="store_true")
     parser.add_argument("--say", default="")
     return parser.parse_args()
@@ -61,8 +63,14 @@ def steps_of(options: argparse.Namespace) -> list[Any]:
 
 def main() -> None:
     options = parse()
-    told = json.loads(os.environ["TRACEPARITY_RECORD"])
+    told = json.loads(os.environ.get("TRACEPARITY_RECORD", "{}"))
     sys.stdout.write(f"{options.say}\n")
+    if folder := os.environ.get("TRACEPARITY_END_STATE"):
+        disturbed = bool(told) and options.disturbed
+        weight = time.time_ns() if options.noise else 1 + disturbed
+        (Path(folder) / "0.json").write_text(json.dumps({"model[0].weight": str(weight)}))
+        options.no_trace |= not told
+        options.status = options.status or 5 * (bool(told) and options.broken)
     sys.stderr.write("a warning\n")
     sys.stderr.flush()
     if options.hang:

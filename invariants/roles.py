@@ -49,6 +49,7 @@ class Role(enum.IntEnum):
     DRAWS = 28
     SAMPLER = 29
     UNSEEN_UPDATE = 30
+    WRITES = 31
 
 
 _TENSOR_ROLES = (
@@ -57,6 +58,7 @@ _TENSOR_ROLES = (
     Role.SHARED_WITH,
     Role.GROUP,
     Role.GRADIENT,
+    Role.WRITES,
 )
 _MODULE_ROLES = (Role.TRAINING, Role.DRAWS, Role.INPUT, Role.OUTPUT, Role.GRAD_OUTPUT)
 _BATCH_FACTS = ("epoch", "index", "worker", "dataset_length", "dataset_ids")
@@ -133,6 +135,7 @@ def _state_role(phase: Phase, component: str, name: str) -> Role:
         "shared_with": Role.SHARED_WITH,
         "group": Role.GROUP,
         "grad": Role.GRADIENT,
+        "writes": Role.WRITES,
         "training": Role.TRAINING,
         "class": Role.CLASS,
         "settings": Role.SETTINGS,

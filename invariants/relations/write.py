@@ -33,6 +33,19 @@ FORWARD = Template(
     hint="a forward pass wrote, or no longer writes, to it: look at train and eval mode",
     shows="value",
 )
+BEFORE = Template(
+    id="write.before",
+    phase=Phase.STATE,
+    noun="parameters and buffers when the run begins",
+    says="were written to {} times before",
+    fields=("loaded", "several_processes", "parameter", *KIND),
+    scope=("loaded", "several_processes", "class"),
+    support=1,
+    needs=(Phase.STATE,),
+    hint="an initialisation runs again, or something ran before the training that should not",
+    shows="value",
+)
+_MOST_WRITES = 16
 
 
 class Observer:
@@ -48,6 +61,7 @@ class Observer:
         state, values = facts.state, facts.values
         tensors = np.flatnonzero(state.known)
         is_parameter = state.is_parameter[tensors].astype(np.int64)
+        yield from self._before(facts)
         evaluated, self._evaluated = self._evaluated, bool(len(facts.evaluations))
         if not (facts.first or facts.gap):
             written = self._written(facts, tensors, Phase.STATE)
@@ -83,6 +97,29 @@ class Observer:
                 ],
             )
 
+    def _before(self, facts: StepFacts) -> Iterator[Event]:
+        """How often tensors were written to before the run began."""
+        rows = facts.rows(Role.WRITES)
+        # What comes later is another model, or a tensor that takes the place of one.
+        if not facts.first or not len(rows):
+            return
+        tensors = facts.subject(rows)
+        times = np.array([facts.number(row) for row in rows.tolist()]).astype(np.int64)
+        loaded = self._loaded or bool(len(facts.rows(Role.CHECKPOINT)))
+        several = facts.source.header.world_size > 1
+        yield from self._subjects.events(
+            facts,
+            BEFORE,
+            tensors,
+            (np.minimum(times, _MOST_WRITES), range(_MOST_WRITES + 1)),
+            [
+                (np.full(len(tensors), loaded, np.int64), BOOLS),
+                (np.full(len(tensors), several, np.int64), BOOLS),
+                (facts.state.is_parameter[tensors].astype(np.int64), BOOLS),
+            ],
+            rows,
+        )
+
     def _written(self, facts: StepFacts, tensors: Ids, phase: Phase) -> Ids:
         values = facts.values
         here = np.zeros(len(facts.names.tensors), np.int64)
@@ -100,4 +137,4 @@ class Observer:
         return modes
 
 
-TEMPLATES = (BETWEEN, FORWARD)
+TEMPLATES = (BEFORE, BETWEEN, FORWARD)

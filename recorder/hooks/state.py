@@ -72,7 +72,12 @@ class StateHooks:
                 if tensor is None:
                     continue
                 name = join(entry.path, own)
+                new = names.parameter(tensor) is None
                 first = names.name_parameter(tensor, name)
+                if new and not tensor.is_inference():
+                    self._recording.plain(
+                        Phase.STATE, name, "writes", tensor._version, Flag.CONTEXT
+                    )
                 if first != name:
                     shared.append((name, "shared_with", first))
                     continue

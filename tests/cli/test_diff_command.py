@@ -150,7 +150,7 @@ def test_an_interrupt_exits_130(traces):
     """A pipe that nobody writes to keeps the command busy until it is interrupted."""
     fifo = traces["a"].with_name("fifo")
     os.mkfifo(fifo)
-    command = [*PROGRAM, str(fifo), str(fifo)]
+    command = [*PROGRAM, "--policy", str(fifo), str(traces["a"]), str(traces["same"])]
     # Opening the pipe succeeds when the command opens it too, so it is past its start-up.
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, open(fifo, "wb"):
         time.sleep(0.2)

@@ -75,20 +75,23 @@ def write_trace(
     notes: Iterable[tuple[str, str]] = (),
     digest: str = "xxh3-128",
     settings: Mapping[str, Any] | None = None,
+    most_rows: int = 1 << 30,
     **header: Any,
 ) -> Path:
-    """Write steps as a trace file."""
+    """Write steps as a trace file, of ``most_rows`` at most in a chunk."""
     kept = {"digest": digest, "capture": capture, **(settings or {})}
     head = Header(program="train.py", arguments=("--lr", "0.1"), capture=kept, **header)
     writer = Writer(path, lambda: head)
     for component, reason in notes:
         writer.not_observed(component, reason)
     for number, step in enumerate(steps, first):
-        rows = Rows()
-        for seen in step.rows:
-            _append(writer, rows, seen, capture)
         batches = 1 + max((seen.microbatch for seen in step.rows), default=0)
-        writer.write(number, rows, tail=step.tail, micro_batches=batches)
+        for start in range(0, max(len(step.rows), 1), most_rows):
+            rows = Rows()
+            for seen in step.rows[start : start + most_rows]:
+                _append(writer, rows, seen, capture)
+            last = start + most_rows >= len(step.rows)
+            writer.write(number, rows, last=last, tail=step.tail, micro_batches=batches)
     writer.close(complete=complete, reason="" if complete else "killed")
     return path
 

@@ -18,6 +18,7 @@ from traceparity.differ.policy import Align, Policy, Rule
 from traceparity.differ.result import DiffResult, Outcome
 from traceparity.tracefmt.records import Phase
 
+FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 RELAXED = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 RUN = Run(batches=2)
 ROWS = list(judged_rows(RUN.steps(4)))
@@ -28,6 +29,18 @@ POLICIES = [
     Policy(Align(unmatched="allow", evaluation="compare", device="compare")),
     Policy(Align(phases=("gradient", "optimizer"))),
     Policy(Align(kind="resume")),
+    Policy(rules=(Rule("*", rtol=1e-3, atol=1e-6, symmetric=True),)),
+    Policy(rules=(Rule("*", rel_l2=1e-3, symmetric=True, equal_nan=True),)),
+    Policy(rules=(Rule("forward:*", ignore=True), Rule("*", ulp=3))),
+    Policy(Align(order="free", rng="compare")),
+    Policy(Align(kind="accumulation", microbatches=(2, 2))),
+    Policy(Align(ranks="replicated", rename=(("body.{i}", "body.{i}"),))),
+]
+SYMMETRIC = [
+    Rule("*", rtol=1e-2, atol=1e-3, symmetric=True),
+    Rule("*", rel_l2=1e-2, symmetric=True),
+    Rule("*", atol=1e-2),
+    Rule("*", ulp=1000),
 ]
 
 
@@ -118,6 +131,81 @@ def test_exact_verdicts_are_symmetric(at, bit):
     )
 
 
+@FEW
+@given(
+    st.sampled_from(ROWS),
+    st.integers(0, 10_000),
+    st.sampled_from(SYMMETRIC),
+    st.sampled_from(["sketch", "values"]),
+)
+def test_symmetric_policies_give_symmetric_verdicts(at, bit, rule, capture):
+    target, policy = RUN.steps(4), Policy(rules=(rule,))
+    with_flipped_bit(target, *at, bit)
+
+    with written(RUN.steps(4), target, capture=capture) as paths:
+        there = diff_runs(paths[0], [paths[1]], policy)
+        back = diff_runs(paths[1], [paths[0]], policy)
+
+    assert there.outcome is back.outcome
+    assert (there.first is None) == (back.first is None)
+    if there.first is not None:
+        assert (there.first.step, there.first.component, there.first.field) == (
+            back.first.step,
+            back.first.component,
+            back.first.field,
+        )
+
+
+@FEW
+@given(
+    st.integers(1, 200),
+    st.integers(1, 200),
+    st.sampled_from([*ROWS, None]),
+    st.sampled_from(POLICIES[:4]),
+)
+def test_the_size_of_chunks_changes_no_verdict(size, other_size, at, policy):
+    target = RUN.steps(4)
+    if at is not None:
+        with_flipped_bit(target, *at, 5)
+    whole = diff(RUN.steps(4), target, policy)
+
+    with (
+        written(RUN.steps(4), capture="values", most_rows=size) as left,
+        written(target, capture="values", most_rows=other_size) as right,
+    ):
+        parted = diff_runs(left[0], right, policy)
+
+    assert parted.outcome is whole.outcome
+    assert parted.compared == whole.compared
+    assert replaced(parted) == replaced(whole)
+
+
+def replaced(result: DiffResult) -> object:
+    """Where two runs part, without what the files are called."""
+    first = result.first
+    return first and (
+        first.step, first.microbatch, first.call, first.phase, first.component, first.field,
+        first.kind, first.metrics,
+    )  # fmt: skip
+
+
+@FEW
+@given(st.sampled_from(ROWS), st.integers(0, 10_000), st.permutations(["embed", "body.0", "head"]))
+def test_a_flipped_bit_is_found_under_a_renaming_too(at, bit, names):
+    mapping = dict(zip(["embed", "body.0", "head"], names, strict=True))
+    target = RUN.steps(4)
+    site = with_flipped_bit(target, *at, bit)
+    phase, component, field = site.split(":")
+    rename(target, mapping)
+
+    result = diff(RUN.steps(4), target, Policy(Align(rename=tuple(mapping.items()))))
+
+    first = result.first
+    assert result.outcome is Outcome.FAIL
+    assert (first.step, first.phase) == (at[0], phase)
+    assert (first.component, first.field) == renamed(component, field, mapping)
+
+
 @RELAXED
 @given(st.sets(st.integers(1, 7)), st.sampled_from([*ROWS, None]))
 def test_splitting_a_run_into_segments_changes_no_verdict(cuts, at):
@@ -150,16 +238,26 @@ def test_splitting_a_run_into_segments_changes_no_verdict(cuts, at):
 def test_renaming_by_a_bijection_changes_no_verdict(names):
     mapping = dict(zip(["embed", "body.0", "body.1", "head"], names, strict=True))
     target = RUN.steps(3)
-    for step in target:
-        for i, row in enumerate(step.rows):
-            component, field = row.component, row.field
-            for old, new in mapping.items():
-                if row.component == old or row.component.startswith(f"{old}."):
-                    component = new + row.component[len(old) :]
-                if f"[{old}." in row.field:
-                    field = row.field.replace(f"[{old}.", f"[{new}.")
-            step.rows[i] = replace(row, component=component, field=field)
+    rename(target, mapping)
 
     assert diff(RUN.steps(3), target, Policy(Align(rename=tuple(mapping.items())))).outcome is (
         Outcome.PASS
     )
+
+
+def rename(steps: list[Step], mapping: dict[str, str]) -> None:
+    for step in steps:
+        for i, row in enumerate(step.rows):
+            component, field = renamed(row.component, row.field, mapping)
+            step.rows[i] = replace(row, component=component, field=field)
+
+
+def renamed(component: str, field: str, mapping: dict[str, str]) -> tuple[str, str]:
+    """A component and a field, which may name a parameter in brackets, under their new names."""
+    found = component, field
+    for old, new in mapping.items():
+        if component == old or component.startswith(f"{old}."):
+            found = new + component[len(old) :], found[1]
+        if f"[{old}." in field:
+            found = found[0], field.replace(f"[{old}.", f"[{new}.")
+    return found

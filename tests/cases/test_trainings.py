@@ -5,6 +5,7 @@ from pathlib import Path
 
 import forked
 import pytest
+import side_trainings
 import trainings
 
 from traceparity.invariants.laws.pack import LAWS
@@ -19,7 +20,10 @@ def record(pair: trainings.Pair, variant: str, folder: Path, out: Path | None) -
     forked.record(pair.train, arguments, out, folder, **pair.settings)
 
 
-@pytest.mark.parametrize("pair", trainings.PAIRS, ids=lambda pair: pair.name)
+PAIRS = (*trainings.PAIRS, *side_trainings.PAIRS)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 def test_a_pair_of_trainings(pair, tmp_path, commands):
     if pair.prepare:
         record(pair, pair.prepare, tmp_path, None)

@@ -1,4 +1,4 @@
-"""Trainings in which something beside the model takes part: scalers, teachers, evaluation, tables."""
+"""Trainings in which more than one model takes part: scalers, teachers, evaluation, tables."""
 
 import torch
 from torch import nn

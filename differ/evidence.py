@@ -49,7 +49,10 @@ def evidence_for(
     if phase in (Phase.BACKWARD, Phase.GRADIENT):
         yield from zeroing(pair)
     if phase == Phase.GRADIENT:
-        yield from backward_gradient(pair, component)
+        found = backward_gradient(pair, component)
+        # Of ranks that share a batch otherwise each has a gradient of its own before reduction.
+        compared = "backward" in pair.policy.align.phases
+        yield from (each for each in found if compared or each.equal)
         yield from clipping(pair)
         yield from clipped_while_scaled(pair)
     if phase == Phase.OPTIMIZER:

@@ -45,7 +45,7 @@ LAUNCHERS = {
     "torchrun": f"{TORCHRUN} program.py --lr 1",
     "torchrun, console script": f"{TORCHRUN} --no-python bin/train --lr 1",
     "accelerate": (
-        "python -m accelerate.commands.launch --cpu --num_processes=2 --num_machines=1"
+        "python -m accelerate.commands.launch --multi_gpu --num_processes=2 --num_machines=1"
         " --mixed_precision=no --dynamo_backend=no program.py --lr 1"
     ),
 }

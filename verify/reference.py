@@ -41,7 +41,7 @@ class Reference:
         result = diff_runs(self.trace, targets, policy, repeat, prefix=prefix)
         reason = result.reason
         if elsewhere and result.outcome is not Outcome.PASS:
-            reason = f"the reference was recorded elsewhere ({_named(elsewhere)}); {reason}"
+            reason = f"the reference was recorded elsewhere ({named(elsewhere)}); {reason}"
         return Verdict(result.outcome, reason, result, elsewhere=elsewhere)
 
 
@@ -72,7 +72,8 @@ def _agrees(trace: Path, other: Path, policy: Policy) -> None:
     raise Ended(Verdict(Outcome.ABSTAIN, reason, replace(result, outcome=Outcome.ABSTAIN)))
 
 
-def _named(differences: Sequence[Difference]) -> str:
+def named(differences: Sequence[Difference]) -> str:
+    """Differences of the environment in a line."""
     return ", ".join(
         f"{each.name} {each.reference or 'absent'} against {each.target or 'absent'}"
         for each in differences

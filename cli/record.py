@@ -40,6 +40,12 @@ UNJUDGED = 122
 @click.option("--phases", metavar="LIST", help="Phases to record, e.g. gradient,optimizer.")
 @click.option("--include", multiple=True, metavar="GLOB", help="Sites to record (repeatable).")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Sites to leave out (repeatable).")
+@click.option(
+    "--operators",
+    multiple=True,
+    metavar="MODULE",
+    help="Record each operator inside a module, too (repeatable).",
+)
 @click.option("--config", type=PATH, help="Settings file [pyproject.toml].")
 @click.option("--rank", type=click.IntRange(min=0), help="Rank, where no launcher says it.")
 @click.option(

@@ -38,7 +38,7 @@ def common_capture(
         else:
             phases.append(phase)
     choice = [
-        [sorted(capture.get(name) or ()) for name in ("include", "exclude")]
+        [sorted(capture.get(name) or ()) for name in ("include", "exclude", "operators")]
         for capture in (reference, target)
     ]
     align = replace(policy.align, phases=tuple(phases))

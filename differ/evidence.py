@@ -38,7 +38,7 @@ def evidence_for(
     if phase == Phase.STATE:
         yield from _state(pair, candidate, divergence)
     if phase in (Phase.FORWARD, Phase.LOSS):
-        yield from inputs(pair, candidate, component)
+        yield from inputs(pair, candidate, component, divergence.field)
         yield from _parameters_and_buffers(pair, candidate, component)
         yield from training_flags(pair, candidate, component)
         yield from overwritten(pair, candidate)

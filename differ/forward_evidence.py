@@ -6,6 +6,7 @@ import numpy as np
 
 from traceparity.differ.candidates import Candidate
 from traceparity.differ.moment import agreement
+from traceparity.differ.names import operator_of
 from traceparity.differ.result import Evidence
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
@@ -14,9 +15,14 @@ from traceparity.tracefmt.records import Phase
 _SHOWN = 3
 
 
-def inputs(pair: StepPair, candidate: Candidate, component: str) -> Iterator[Evidence]:
-    """Whether the inputs of the call were equal."""
-    seen = [_inputs_of(view, pair, candidate, component) for view in (pair.reference, pair.target)]
+def inputs(pair: StepPair, candidate: Candidate, component: str, field: str) -> Iterator[Evidence]:
+    """Whether the inputs of the call were equal; those of the operator, where it is one's field."""
+    operator = operator_of(field)
+    prefix = f"{operator}.input[" if operator else "input["
+    seen = [
+        _inputs_of(view, pair, candidate, component, prefix)
+        for view in (pair.reference, pair.target)
+    ]
     if not seen[0] and not seen[1]:
         return
     differing = [name for name in seen[0] if seen[0][name] != seen[1].get(name)]
@@ -28,14 +34,14 @@ def inputs(pair: StepPair, candidate: Candidate, component: str) -> Iterator[Evi
 
 
 def _inputs_of(
-    view: StepView, pair: StepPair, candidate: Candidate, component: str
+    view: StepView, pair: StepPair, candidate: Candidate, component: str, prefix: str
 ) -> dict[str, bytes]:
     columns = view.columns
     mask = (view.block == candidate.block.number) & (columns.call == candidate.call)
     inputs = {}
     for row in np.flatnonzero(mask).tolist():
         name, field = pair.sites.things[int(view.thing[row])]
-        if name == component and field.startswith("input") and not field.startswith("input_after"):
+        if name == component and field.startswith(prefix):
             inputs[field] = columns.digest[row].tobytes()
     return inputs
 

@@ -5,6 +5,7 @@ import re
 _GROUP = re.compile(r"optimizer\[\d+\] group\[\d+\]")
 _OPTIMIZER_STATE = re.compile(r"[^\[]+\[(.+)\]")
 _SCHEDULER = re.compile(r"(scheduler(?:\[\d+\])?)(?:\.(.+))?")
+_OPERATOR = re.compile(r"(\w+\.\w+\[\d+\])\.(?:input|output)\[")
 _FLAGS = frozenset({"training", "requires_grad", "shared_with", "shares_storage_with", "group"})
 _PARAMETER_FACTS = frozenset(
     {"value", "requires_grad", "shared_with", "shares_storage_with", "group", "grad"}
@@ -58,3 +59,9 @@ def within(component: str, parent: str) -> bool:
 def is_generator(component: str) -> bool:
     """Whether a component is a random generator."""
     return component.startswith("rng.")
+
+
+def operator_of(field: str) -> str:
+    """The operator call that a field is of, such as ``aten.addmm[0]``; empty for a module's own."""
+    found = _OPERATOR.match(field)
+    return found[1] if found else ""

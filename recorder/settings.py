@@ -28,6 +28,7 @@ class Settings:
         phases: Names of the phases to record; empty for all.
         include: Globs over ``phase:component:field``; empty for all.
         exclude: Globs of sites to leave out; wins over ``include``.
+        operators: Globs of modules whose operators are recorded too; empty for none.
     """
 
     capture: str = "sketch"
@@ -36,6 +37,7 @@ class Settings:
     phases: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -123,7 +125,7 @@ def _value(key: str, value: Any, origin: str) -> Any:
             return parse_steps(value) if isinstance(value, str) else _ranges(value)
         except SettingsError as error:
             raise SettingsError(f"{origin}: {error}") from None
-    if key in ("phases", "include", "exclude"):
+    if key in ("phases", "include", "exclude", "operators"):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):

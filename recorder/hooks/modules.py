@@ -15,6 +15,7 @@ from torch.nn.modules import module as torch_module
 
 from traceparity.recorder.guard import inside_backward, inside_transform
 from traceparity.recorder.hooks.data import DataHooks
+from traceparity.recorder.hooks.operators import OperatorHooks
 from traceparity.recorder.hooks.optimizers import OptimizerHooks
 from traceparity.recorder.hooks.state import StateHooks
 from traceparity.recorder.leaves import leaves, tensors
@@ -64,6 +65,7 @@ class ModuleHooks:
         self._handles: list[Any] = []
         self._watched: dict[int, tuple[weakref.ref[torch.Tensor], int, list[int]]] = {}
         self._on_gradient = recording.guard.hook(self._gradient)
+        self._operators = OperatorHooks(recording, self._running)
 
     def install(self, patches: Patches) -> None:
         """Begin to see module calls."""
@@ -74,6 +76,7 @@ class ModuleHooks:
                 guard.hook(self._after), with_kwargs=True, always_call=True
             ),
         ]
+        self._handles += self._operators.install()
         # torch warns the program of global hooks when a compiled module is called: not of ours.
         patches.replace(torch_module, "_has_any_global_hook", lambda _: self._others_have_hooks)
 
@@ -89,10 +92,18 @@ class ModuleHooks:
 
     def remove(self) -> None:
         """Stop."""
+        self._operators.remove()
         for handle in self._handles:
             handle.remove()
             # torch forgets this one.
             torch_module._global_forward_hooks_with_kwargs.pop(handle.id, None)
+
+    def _running(self) -> str | None:
+        """The path of the module whose call in a recorded step is the innermost one."""
+        stack = self._stack()
+        if not stack or stack[-1].mode != "training" or stack[-1].entry is None:
+            return None
+        return stack[-1].entry.path
 
     # -- a call begins ------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=1, help="Cases at once [1].")
 @click.option("--work", type=PATH, help="Where they write [FILE.verify].")
 @click.option("--update", is_flag=True, help="Record the archived references anew.")
+@click.option("--zoom", is_flag=True, help="Run what diverges again, recorded more closely.")
 @click.option("--list", "listing", is_flag=True, help="List the cases; run nothing.")
 @click.option(
     "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(FORMATS)}."
@@ -49,6 +50,7 @@ def verify(
     jobs: int,
     work: Path | None,
     update: bool,
+    zoom: bool,
     listing: bool,
     formats: tuple[str, ...],
     allow_abstain: bool,
@@ -81,7 +83,12 @@ def verify(
         # A job that is told to end must end what it has started.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         result = run_cases(
-            cases, work=work or default_work(path), jobs=jobs, updating=update, told=_tell
+            cases,
+            work=work or default_work(path),
+            jobs=jobs,
+            updating=update,
+            zooming=zoom,
+            told=_tell,
         )
     except TraceparityError as error:
         click.echo(f"tp-verify: {error}", err=True)

@@ -177,7 +177,9 @@ def _compare(
         report.abstain += conflicts_of(task.reference, task.target)
         report.abstain += recorded.not_recorded
         if recorded.choice_differs and report.compared.unmatched:
-            report.abstain.append("the traces were recorded with different --include or --exclude")
+            report.abstain.append(
+                "the traces were recorded with different --include, --exclude or --operators"
+            )
         findings.add(task.rank, report, number + 1 if count > 1 else 0, many=len(pairs) > 1)
     if policy.align.ranks == "sharded":
         # What is sharded was compared with the first rank, for all of them.
@@ -247,6 +249,9 @@ def _result(
         notes=(*findings.notes, *_unread(findings, [reference, *segments])),
         growth=tuple(worst.growth) if worst else (),
         next_commands=next_commands(first, ours, theirs) if first else (),
+        undecided_step=min(
+            (step for report in findings.reports for step, _ in report.undecided), default=None
+        ),
     )
 
 

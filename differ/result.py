@@ -175,7 +175,11 @@ class GrowthPoint:
 
 @dataclass(frozen=True, slots=True)
 class DiffResult:
-    """All that a comparison found."""
+    """All that a comparison found.
+
+    ``undecided_step`` is the first step of the reference in which what was recorded could not
+    decide; None where there is none.
+    """
 
     outcome: Outcome
     reason: str
@@ -192,3 +196,4 @@ class DiffResult:
     growth: tuple[GrowthPoint, ...] = ()
     next_commands: tuple[str, ...] = ()
     coverage: "CoverageReport | None" = None
+    undecided_step: int | None = None

@@ -8,6 +8,7 @@ from traceparity.differ import report_json
 from traceparity.verify import verdict_json
 from traceparity.verify.execution import Execution
 from traceparity.verify.result import CaseResult, VerifyResult
+from traceparity.verify.zoom import Zoomed
 
 SCHEMA_VERSION = 1
 
@@ -49,6 +50,14 @@ def _case(case: CaseResult) -> dict[str, Any]:
         ],
         "updated": str(case.updated) if case.updated else None,
         "notes": list(verdict.notes),
+        "zoom": _zoom(verdict.zoom) if verdict.zoom else None,
+    }
+
+
+def _zoom(zoom: Zoomed) -> dict[str, Any]:
+    return {
+        "reason": zoom.reason,
+        "comparison": report_json.as_dict(zoom.comparison) if zoom.comparison else None,
     }
 
 

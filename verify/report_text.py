@@ -10,6 +10,7 @@ from traceparity.differ.result import Outcome
 from traceparity.verify import verdict_text
 from traceparity.verify.execution import Execution
 from traceparity.verify.result import CaseResult, VerifyResult
+from traceparity.verify.zoom import Zoomed
 
 _INDENT = "    "
 _COLOURS = {"PASS": "32;1", "FAIL": "31;1", "ABSTAIN": "33;1", "ERROR": "31;1"}
@@ -37,6 +38,8 @@ def case_text(case: CaseResult, *, colour: bool = False, verbose: bool = False) 
     lines += bullets(case.verdict.notes)
     if case.outcome is not Outcome.PASS or case.updated or verbose:
         lines += _report(case, colour=colour, verbose=verbose)
+    if case.verdict.zoom is not None:
+        lines += _zoom(case.verdict.zoom, colour=colour, verbose=verbose)
     if case.outcome is not Outcome.PASS or verbose:
         lines += _executions(case, paint, verbose=verbose)
     return "\n".join(lines) + "\n"
@@ -64,6 +67,16 @@ def _report(case: CaseResult, *, colour: bool, verbose: bool) -> Iterator[str]:
         return
     yield ""
     yield from textwrap.indent(text.rstrip(), _INDENT).splitlines()
+
+
+def _zoom(zoom: Zoomed, *, colour: bool, verbose: bool) -> Iterator[str]:
+    yield ""
+    yield from textwrap.wrap(f"Zoom: {zoom.reason}", 80, initial_indent=_INDENT,
+                             subsequent_indent=f"{_INDENT}  ", break_on_hyphens=False)  # fmt: skip
+    if zoom.comparison is not None and (zoom.comparison.first is not None or verbose):
+        yield ""
+        text = comparison_text(zoom.comparison, colour=colour, verbose=verbose)
+        yield from textwrap.indent(text.rstrip(), _INDENT * 2).splitlines()
 
 
 def _executions(case: CaseResult, paint: Paint, *, verbose: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from traceparity.differ.result import DiffResult
     from traceparity.verify.run_verdict import RunVerdict
     from traceparity.verify.stage import Played
+    from traceparity.verify.zoom import Zoomed
 
 SEVERITY = (Outcome.PASS, Outcome.ABSTAIN, Outcome.FAIL, Outcome.ERROR)
 """From the best to the worst."""
@@ -28,6 +29,7 @@ class Verdict:
         elsewhere: How the place of an archived reference differs from here in what changes
             numbers: versions and CPU.
         notes: What a reader should know beside the verdict.
+        zoom: What a closer look has shown; None where none was taken.
     """
 
     outcome: Outcome
@@ -36,6 +38,7 @@ class Verdict:
     check: "RunVerdict | None" = None
     elsewhere: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
+    zoom: "Zoomed | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from traceparity.differ.result import Outcome
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.verify.case import Case, CaseFile
+from traceparity.verify.case_zoom import zoomed
 from traceparity.verify.errors import CaseFileError
 from traceparity.verify.golden import update
 from traceparity.verify.kinds import JUDGES
@@ -43,6 +44,7 @@ def run_cases(
     work: Path,
     jobs: int = 1,
     updating: bool = False,
+    zooming: bool = False,
     stop: threading.Event | None = None,
     told: Callable[[Case, CaseResult | None], None] | None = None,
 ) -> VerifyResult:
@@ -54,6 +56,7 @@ def run_cases(
         jobs: How many run at once.
         updating: Whether to rewrite archived references instead of judging; cases without one
             are left out.
+        zooming: Whether to run what diverges again, recorded ever more closely.
         stop: Set by another thread to end what runs.
         told: Called, from any thread, when a case begins and, with its result, when it ends.
 
@@ -71,7 +74,7 @@ def run_cases(
         if told:
             told(case, None)
         stage = Stage(case, root, emptied(work / case.folder_name), halt)
-        result = _judged(stage, updating=updating)
+        result = _judged(stage, updating=updating, zooming=zooming)
         if told:
             told(case, result)
         return result
@@ -88,7 +91,7 @@ def run_cases(
     return VerifyResult(file.path, results)
 
 
-def _judged(stage: Stage, *, updating: bool) -> CaseResult:
+def _judged(stage: Stage, *, updating: bool, zooming: bool) -> CaseResult:
     began = time.perf_counter()
     updated = None
     try:
@@ -96,6 +99,7 @@ def _judged(stage: Stage, *, updating: bool) -> CaseResult:
             verdict, updated = update(stage)
         else:
             verdict = JUDGES[stage.case.kind](stage)
+            verdict = zoomed(stage, verdict) if zooming else verdict
     except Ended as end:
         verdict = end.verdict
     except TraceparityError as error:

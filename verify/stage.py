@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from traceparity.differ.result import Outcome
+from traceparity.recorder.settings import Settings
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.verify.case import Case, expanded
 from traceparity.verify.execution import Execution, run_plain, run_recorded
@@ -85,6 +86,22 @@ class Stage:
         name = role if number == 1 else f"{role}-{number}"
         execution = self.execute(name, role)
         self._folders.setdefault(role, self._folder / name)
+        return self._judged(name, execution)
+
+    def run_again(self, role: str, name: str, settings: Settings) -> Path:
+        """Run the command of a role again, recorded in another way, and return its trace.
+
+        Args:
+            role: The role.
+            name: Tells this run from the others.
+            settings: What is recorded.
+
+        Raises:
+            Ended: There is no trace of it to judge.
+        """
+        return self._judged(name, self.execute(name, role, settings=settings))
+
+    def _judged(self, name: str, execution: Execution) -> Path:
         if not execution.ok:
             raise Ended(Verdict(Outcome.ERROR, f"{name}: {execution.problem}{_last(execution)}"))
         self._prove_distinct()
@@ -96,6 +113,7 @@ class Stage:
         role: str,
         *,
         recorded: bool = True,
+        settings: Settings | None = None,
         added: Mapping[str, str] | None = None,
     ) -> Execution:
         """Run the command of a role under a name, whatever comes of it.
@@ -104,6 +122,7 @@ class Stage:
             name: Names its folder, its trace and its logs.
             role: Whose command it is.
             recorded: Whether it is recorded.
+            settings: What is recorded; None for what the case says.
             added: Further variables for its environment.
 
         Raises:
@@ -119,7 +138,8 @@ class Stage:
         environment = {**_environment(self.case.environment, folders), **(added or {})}
         where = _Where(self._folder / f"{name}.trace", cwd, environment)
         try:
-            execution = self._run(words, where, recorded=recorded)
+            chosen = (settings or self.case.settings) if recorded else None
+            execution = self._run(words, where, chosen)
         except (OSError, TraceparityError) as error:
             raise Ended(Verdict(Outcome.ERROR, f"{name}: {error}")) from error
         self.played.append(Played(name, execution))
@@ -131,12 +151,12 @@ class Stage:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def _run(self, words: list[str], where: "_Where", *, recorded: bool) -> Execution:
+    def _run(self, words: list[str], where: "_Where", settings: Settings | None) -> Execution:
         timeout = self.case.timeout
-        if recorded:
+        if settings is not None:
             return run_recorded(
                 words, out=where.out, cwd=where.cwd, env=where.environment, timeout=timeout,
-                settings=self.case.settings, stop=self._stop,
+                settings=settings, stop=self._stop,
             )  # fmt: skip
         return run_plain(
             words, out=where.out, cwd=where.cwd, env=where.environment, timeout=timeout,

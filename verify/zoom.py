@@ -1,0 +1,133 @@
+"""Zoom: the steps that diverge are run again and recorded ever more closely.
+
+First with all values, which decides what sketches left open and tells chance from cause; then with
+each operator inside the module where the runs part.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from traceparity.differ.diff import describe_place, diff_runs
+from traceparity.differ.names import operator_of
+from traceparity.differ.policy import Policy
+from traceparity.differ.result import DiffResult, Divergence, Outcome
+from traceparity.recorder.settings import Settings
+
+Rerun = Callable[[Settings, str], Path]
+"""Runs the command of one side again with these settings; the text tells this run from others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zoomed:
+    """What a closer look has shown.
+
+    Attributes:
+        reason: What it comes to, in one sentence.
+        comparison: The closest comparison that was made; None where none was.
+    """
+
+    reason: str
+    comparison: DiffResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """How both sides of a comparison are run again.
+
+    Attributes:
+        reference: Runs the reference.
+        target: Runs the target, or the part of it in which the runs part.
+        settings: What was recorded before.
+        policy: The relation that was judged.
+    """
+
+    reference: Rerun
+    target: Rerun
+    settings: Settings
+    policy: Policy
+
+    def compared(self, step: int, target_step: int, operators: tuple[str, ...] = ()) -> DiffResult:
+        """Run both sides again and compare one step of theirs, recorded with all values."""
+        name = "operators" if operators else "values"
+        closer = replace(
+            self.settings, capture="values", every=1, phases=(), include=(), exclude=(),
+            operators=operators,
+        )  # fmt: skip
+        traces = [
+            rerun(replace(closer, steps=((number, number + 1),)), name)
+            for rerun, number in ((self.reference, step), (self.target, target_step))
+        ]
+        align = self.policy.align
+        if align.kind == "resume":
+            align = replace(align, step_offset=step - target_step)
+        # How often a sample is seen is a question for the whole run.
+        policy = replace(self.policy, align=align, coverage=None)
+        return diff_runs(traces[0], [traces[1]], policy)
+
+
+def zoom(result: DiffResult, sides: Sides) -> Zoomed:
+    """Look more closely at a comparison that failed, or that abstained for lack of values.
+
+    Args:
+        result: The comparison.
+        sides: How both sides are run again.
+    """
+    first = result.first
+    if first is not None and first.field == "step":
+        return Zoomed("only one run has the step, so there is nothing to look into")
+    step = result.undecided_step if first is None else first.step
+    if step is None:
+        return Zoomed("nothing was left open that recording more closely would decide")
+    offset = result.alignment.step_offset or 0
+    target_step = step - offset if first is None else first.target_step
+    closer = sides.compared(step, target_step)
+    if closer.outcome is Outcome.PASS:
+        what = "the difference does not come again" if first else "with all values they agree"
+        return Zoomed(f"{what}: step {step} was run again on both sides, and they agree", closer)
+    if closer.first is None:
+        return Zoomed(f"run again, step {step} cannot be judged: {closer.reason}", closer)
+    # Where sketches left something open, values may well show an earlier place.
+    open_before = result.undecided_step is not None
+    if first is not None and not open_before and _place(closer.first) != _place(first):
+        moved = f"; before it was {describe_place(first)}, so chance has a part in it"
+    else:
+        moved = ""
+    module = _module_to_watch(closer.first)
+    if module is None or sides.policy.align.kind == "accumulation":
+        place = describe_place(closer.first)
+        reason = f"with all values the runs part at {place}{moved}"
+        return Zoomed(reason, closer)
+    # A name is no glob: what stands for itself is matched by itself.
+    inside = sides.compared(step, target_step, (module or "*",))
+    return Zoomed(_operator(inside, closer.first) + moved, inside)
+
+
+def _place(divergence: Divergence) -> tuple[str, str]:
+    return divergence.component, divergence.field
+
+
+def _module_to_watch(first: Divergence) -> str | None:
+    """The module inside which the value came about; None where none did."""
+    if first.phase != "forward":
+        return None
+    if first.field.startswith("input"):
+        # What a module is given was computed by the one that calls it.
+        return first.component.rpartition(".")[0] if first.component else None
+    return first.component if first.field.startswith("output") else None
+
+
+def _operator(inside: DiffResult, module: Divergence) -> str:
+    first = inside.first
+    if first is None:
+        again = "agree" if inside.outcome is Outcome.PASS else f"cannot be judged: {inside.reason}"
+        return f"the difference does not come again: with operators recorded, both runs {again}"
+    name = operator_of(first.field)
+    if not name:
+        return f"no operator differs before {describe_place(first)}"
+    what = "is given another value" if ".input[" in first.field else "gives another result"
+    if first.kind in ("missing", "extra"):
+        what = f"is called by the {'reference' if first.kind == 'missing' else 'target'} only"
+    where = f" at {first.location}" if first.location else ""
+    component = first.component or first.root_class or "the model"
+    return f"the first operator that differs is {name} in {component}{where}: it {what}"

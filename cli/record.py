@@ -123,6 +123,7 @@ def _run_against(order: Order, reference: Path, policy_file: Path | None, stop_a
     against = Against(reference, with_options(policy_file))
     live = Live(order.out, [against.judge_of], stop_after=stop_after)
     status = run(order, live.watch)
+    live.finish()
     outcome = Outcome.ABSTAIN
     if order.out.exists():
         try:

@@ -6,8 +6,9 @@ The recorded program takes no part in it: each update is in its trace file when
 A judge is anything with a method ``judge``; `Live` asks for one for each process of the run.
 """
 
+import contextlib
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -123,17 +124,26 @@ class Live:
 
         Whatever goes wrong here, the program goes on.
         """
-        try:
+        with self._telling():
             self._watch(program, grace)
-        except Exception as error:  # noqa: BLE001 - the program must not suffer from its watcher
-            self._tell(f"not judged any more while it runs: {type(error).__name__}: {error}")
-        finally:
-            self.close()
+
+    def finish(self) -> None:
+        """Judge what came last, now that the traces have their index, and close the files."""
+        with self._telling():
+            self.look()
+        self.close()
 
     def close(self) -> None:
         """Close the files."""
         for followed in self._followed.values():
             followed.trace.close()
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the program must not suffer from its watcher
+            self._tell(f"not judged any more while it runs: {type(error).__name__}: {error}")
 
     def _watch(self, program: subprocess.Popen[bytes], grace: float) -> None:
         while not self.stopped:

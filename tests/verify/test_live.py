@@ -175,6 +175,8 @@ def test_a_program_is_let_run_where_nobody_asked_to_stop_it(tmp_path, start, liv
 
     watcher.watch(child)
 
+    watcher.finish()
+
     assert child.returncode == 7
     assert told == ["step 0 is wrong"]
     assert not watcher.stopped

@@ -9,11 +9,13 @@ import click
 
 from traceparity import _version
 from traceparity.cli.exits import Exit
+from traceparity.cli.locations import LOCATION
 from traceparity.cli.outputs import wants_colour
 from traceparity.cli.paths import PATH
 from traceparity.recorder.launch import LaunchError, Order, default_out, run
 from traceparity.recorder.settings import LEVELS, Settings, settings_from, settings_from_file
 from traceparity.tracefmt.errors import TraceparityError
+from traceparity.tracefmt.location import Location
 
 FAILED = 125
 """Exit status when recording itself cannot begin; a program's own status always wins."""
@@ -50,7 +52,7 @@ UNJUDGED = 122
 @click.option("--rank", type=click.IntRange(min=0), help="Rank, where no launcher says it.")
 @click.option(
     "--against",
-    type=PATH,
+    type=LOCATION,
     metavar="TRACE",
     help="Compare each step with an archived trace; stop where the run parts from it.",
 )
@@ -78,7 +80,7 @@ def record(
     rank: int | None,
     module: bool,
     verbose: bool,
-    against: Path | None,
+    against: Location | None,
     policy: Path | None,
     stop_after: int | None,
     **options: object,
@@ -111,14 +113,16 @@ def record(
     sys.exit(_run_against(order, against, policy, stop_after or 0))
 
 
-def _run_against(order: Order, reference: Path, policy_file: Path | None, stop_after: int) -> int:
+def _run_against(
+    order: Order, reference: Location, policy_file: Path | None, stop_after: int
+) -> int:
     from traceparity.differ.policy_options import with_options
     from traceparity.differ.report_text import as_text
     from traceparity.differ.result import Outcome
     from traceparity.verify.live import Live
     from traceparity.verify.live_diff import Against
 
-    if reference.resolve() == order.out.resolve():
+    if isinstance(reference, Path) and reference.resolve() == order.out.resolve():
         raise TraceparityError(f"{reference} cannot be both the reference and the output")
     against = Against(reference, with_options(policy_file))
     live = Live(order.out, [against.judge_of], stop_after=stop_after)

@@ -7,15 +7,17 @@ from traceparity.differ.diff import describe_place, diff_runs
 from traceparity.differ.errors import PolicyError
 from traceparity.differ.following import FollowingDiff
 from traceparity.differ.policy import Policy
+from traceparity.differ.rank_relation import relate
 from traceparity.differ.result import DiffResult
 from traceparity.tracefmt.growing import GrowingTrace
+from traceparity.tracefmt.location import Location
 from traceparity.tracefmt.reader import Trace, open_run
 
 
 class Against:
     """An archived reference that a run is judged by."""
 
-    def __init__(self, reference: Path, policy: Policy) -> None:
+    def __init__(self, reference: Location, policy: Policy) -> None:
         """Open the reference.
 
         Raises:
@@ -33,13 +35,13 @@ class Against:
 
     def judge_of(self, rank: int, target: GrowingTrace) -> "_RankJudge | None":
         """The judge of one process; None where the reference has no such rank."""
-        if self._policy.align.ranks == "sharded":
+        ranks = self._policy.align.ranks
+        if ranks == "sharded" or (ranks == "one_to_one" and rank not in self._run):
+            # What is sharded is put together from the finished traces of all ranks.
             return None
-        # As in the comparison of finished traces: a single one answers whatever it is compared
-        # with, and a replicated one every rank.
-        replicated = self._policy.align.ranks == "replicated" or len(self._run) == 1
-        ours = self._run[min(self._run)] if replicated else self._run.get(rank)
-        return _RankJudge(rank, ours, target, self._policy, self._path) if ours else None
+        relation = relate(self._run, {rank: target}, self._policy)
+        ((_, reference, _),) = relation.pairs
+        return _RankJudge(rank, reference, target, relation.policy, self._path)
 
     def conclude(self, out: Path) -> DiffResult:
         """Compare all of the run, which has ended, with the reference.
@@ -58,7 +60,7 @@ class Against:
 
 class _RankJudge:
     def __init__(
-        self, rank: int, reference: Trace, target: GrowingTrace, policy: Policy, path: Path
+        self, rank: int, reference: Trace, target: GrowingTrace, policy: Policy, path: Location
     ) -> None:
         captures = reference.header.capture, target.header.capture
         narrowed = common_capture(policy, *captures).policy

@@ -28,8 +28,9 @@ def compare_training(
     """
     # Imported here, since a pytest that never compares anything loads this module too.
     from traceparity.differ.diff import diff_runs
+    from traceparity.tracefmt.location import location
 
-    return diff_runs(Path(reference), [Path(target)], policy_of(policy))
+    return diff_runs(location(reference), [location(target)], policy_of(policy))
 
 
 def policy_of(policy: "Policy | AnyPath | None") -> "Policy":

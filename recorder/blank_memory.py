@@ -49,16 +49,20 @@ class BlankMemory:
         name, _, overload = operator.partition(".")
         changed = {_storage(tensor) for tensor in (*written, *tensors(result))}
         if name in _GIVE_BLANK or any(map(self.holds, read)):
-            self._blank |= changed
+            self._blank |= changed - {0}
         elif name in _WRITE_ALL or overload.endswith("out"):
             self._blank -= {
                 _storage(tensor)
                 for tensor in written
-                if tensor.nbytes == tensor.untyped_storage().nbytes()
+                if _storage(tensor) and tensor.nbytes == tensor.untyped_storage().nbytes()
             }
         else:
             self._blank -= changed - set(map(_storage, written))
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):
+        # Sparse and other tensors without one are never blank.
+        return 0

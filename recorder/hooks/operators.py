@@ -36,7 +36,6 @@ class OperatorHooks:
         self._recording = recording
         self._running = running
         self._entered = threading.local()
-        self._note = recording.guard.hook(self._observe)
 
     def install(self) -> list[Any]:
         """Begin to watch, after the hooks that follow which module runs; returns the handles."""
@@ -60,7 +59,8 @@ class OperatorHooks:
             return
         wanted = self._recording.settings.operators
         if any(glob_matches(glob, path) for glob in wanted):
-            mode: Any = _Watching(self._note, self._running)
+            inside, guard = _Inside(self._recording, self._running), self._recording.guard
+            mode: Any = _Watching(guard.hook(inside.begins), guard.hook(inside.ends))
             self._entered.mode, self._entered.module = mode, id(module)
             mode.__enter__()
 
@@ -74,53 +74,93 @@ class OperatorHooks:
         if mode is not None:
             mode.__exit__(None, None, None)
 
-    def _observe(self, path: str, prefix: str, value: Any) -> None:
-        for field, leaf in leaves(value, prefix):
-            if leaf is not None:
-                self._recording.value(Phase.FORWARD, path, field, leaf)
+
+class _Operator:
+    """A call of an operator in progress; without a name it is not recorded."""
+
+    __slots__ = ("args", "func", "kwargs", "name", "path", "written")
+
+    def __init__(self, func: Any, args: Any, kwargs: Any) -> None:
+        self.func = func
+        self.args = args
+        self.kwargs = kwargs
+        self.name = ""
+        self.path = ""
+        self.written: list[torch.Tensor] = []
 
 
-class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Active during one call of a chosen module."""
+class _Inside:
+    """What is followed during one call of a chosen module."""
 
-    def __init__(self, note: Callable[[str, str, Any], None], running: Running) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._note = note
+    def __init__(self, recording: Recording, running: Running) -> None:
+        self._recording = recording
         self._running = running
         self._count: Counter[tuple[str, str]] = Counter()
         self._blank = BlankMemory()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def begins(self, call: _Operator) -> None:
+        """An operator is about to be called."""
         path = self._running()
-        if path is None or _only_views(func):
-            return func(*args, **kwargs)
-        packet = str(func).rpartition(".")[0]
+        if path is None or _only_views(call.func):
+            return
+        packet = str(call.func).rpartition(".")[0]
+        call.path = path
         # By number, since each use of an operator has a source line of its own.
-        name = f"{packet}[{self._count[path, packet]}]"
+        call.name = f"{packet}[{self._count[path, packet]}]"
         self._count[path, packet] += 1
-        given = (*args, *kwargs.values())
-        written = _written(func, args, kwargs)
-        # Before the call. What an operator writes to is seen when it is written.
-        self._note(path, f"{name}.input", self._shown(given, written))
-        result = func(*args, **kwargs)
-        overwritten = {id(tensor) for tensor in written}
-        read = [tensor for tensor in tensors(given) if id(tensor) not in overwritten]
-        self._blank.called(str(func).partition(".")[2], read, written, result)
-        single = not isinstance(result, tuple | list)
-        shown = self._shown((result,) if single else result, [])
-        self._note(path, f"{name}.output", shown)
-        return result
+        call.written = _written(call.func, call.args, call.kwargs)
+        # What an operator writes to is seen when it is written.
+        given = self._shown((*call.args, *call.kwargs.values()), call.written)
+        self._note(path, f"{call.name}.input", given)
 
-    def _shown(self, values: Any, written: list[torch.Tensor]) -> list[Any]:
-        """Values with None in the place of tensors that hold nothing yet, or are overwritten."""
-        hidden = {id(tensor) for tensor in written}
+    def ends(self, call: _Operator, result: Any) -> None:
+        """An operator has given its result."""
+        if not call.name:
+            return
+        overwritten = {id(tensor) for tensor in call.written}
+        given = tensors((*call.args, *call.kwargs.values()))
+        read = [tensor for tensor in given if id(tensor) not in overwritten]
+        self._blank.called(str(call.func).partition(".")[2], read, call.written, result)
+        self._note(call.path, f"{call.name}.output", self._shown(*_results(result)))
+
+    def _note(self, path: str, prefix: str, values: list[Any]) -> None:
+        for field, leaf in leaves(values, prefix):
+            if leaf is not None:
+                self._recording.value(Phase.FORWARD, path, field, leaf)
+
+    def _shown(self, values: Any, without: list[torch.Tensor]) -> list[Any]:
+        """Values with None in the place of some tensors and of those that hold nothing yet."""
+        hidden = {id(tensor) for tensor in without}
         return [
             None
             if isinstance(value, torch.Tensor) and (id(value) in hidden or self._blank.holds(value))
             else value
             for value in values
         ]
+
+
+class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Active during one call of a chosen module; calls each operator as it would be called."""
+
+    def __init__(self, begins: Callable[..., None], ends: Callable[..., None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._begins = begins
+        self._ends = ends
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        call = _Operator(func, args, kwargs or {})
+        self._begins(call)
+        result = func(*args, **call.kwargs)
+        self._ends(call, result)
+        return result
+
+
+def _results(result: Any) -> tuple[Any, list[torch.Tensor]]:
+    """What an operator gave, and the part of it that is no value."""
+    if not isinstance(result, tuple | list):
+        return (result,), []
+    # Beside results a kernel gives its workspace, as bytes of which some were never written.
+    return result, [each for each in tensors(result) if each.dtype == torch.uint8]
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:

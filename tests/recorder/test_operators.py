@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 import traceparity as tp
 from traceparity.differ.diff import diff_runs
 from traceparity.differ.policy import Policy
+from traceparity.recorder.hooks import operators
 from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Phase
 
@@ -69,19 +70,19 @@ def trained(make, size, path=None, **settings):
 
 
 @pytest.mark.parametrize(
-    ("operators", "inside"),
+    ("chosen", "inside"),
     [
         ("*", {"", "convolution", "encoder.linear1", "head.0"}),
         ("encoder", {"encoder.linear1"}),
         (["head", "recurrent"], {"head.0", "recurrent"}),
     ],
 )
-def test_a_run_whose_operators_are_recorded_is_bit_identical(operators, inside, tmp_path):
+def test_a_run_whose_operators_are_recorded_is_bit_identical(chosen, inside, tmp_path):
     """And equal to itself: nothing in it is left to chance."""
     paths = [tmp_path / "a.trace", tmp_path / "b.trace"]
     plain = trained(Mixed, (2, 1, 8))
 
-    watched = [trained(Mixed, (2, 1, 8), path, operators=operators) for path in paths]
+    watched = [trained(Mixed, (2, 1, 8), path, operators=chosen) for path in paths]
 
     assert plain.keys() == watched[0].keys()
     assert all(torch.equal(plain[name], watched[0][name]) for name in plain)
@@ -89,7 +90,8 @@ def test_a_run_whose_operators_are_recorded_is_bit_identical(operators, inside, 
         assert trace.complete
         seen = {entry.site.component for entry in trace.sites if "].output" in entry.site.field}
     assert inside <= seen
-    assert diff_runs(paths[0], [paths[1]], Policy()).outcome.name == "PASS"
+    again = diff_runs(paths[0], [paths[1]], Policy())
+    assert again.outcome.name == "PASS", again.reason
 
 
 def operator_sites(path, step=1):
@@ -227,3 +229,18 @@ def test_traces_with_and_without_operators_do_not_pass_for_equal(tmp_path):
 
     assert result.outcome.name == "ABSTAIN"
     assert "--operators" in result.reason
+
+
+def test_a_fault_of_ours_inside_an_operator_does_not_reach_the_program(tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(operators, "_written", fail)
+    plain = trained(make_scaled(), (4, 3))
+
+    watched = trained(make_scaled(), (4, 3), tmp_path / "a.trace", operators="0")
+
+    assert all(torch.equal(plain[name], watched[name]) for name in plain)
+    with open_trace(tmp_path / "a.trace") as trace:
+        assert not trace.complete
+        assert "lost" in trace.incomplete_reason

@@ -11,13 +11,22 @@ from traceparity.verify.result import Verdict
 from traceparity.verify.stage import Ended, Stage
 from traceparity.verify.zoom import Sides, Zoomed, zoom
 
+_COMPARED = {
+    "accumulation": ("reference", "target"),
+    "compare": ("reference", "target"),
+    "repeat": ("command", "command"),
+    "resume": ("reference", "resume"),
+}
+"""The commands whose recordings are compared, by kind of case."""
+
 
 def zoomed(stage: Stage, verdict: Verdict) -> Verdict:
     """The verdict with a closer look at what it rests on; nothing else of it changes."""
-    result = verdict.comparison
-    if result is None or verdict.outcome not in (Outcome.FAIL, Outcome.ABSTAIN):
+    result, kind = verdict.comparison, stage.case.kind
+    open_ended = verdict.outcome in (Outcome.FAIL, Outcome.ABSTAIN)
+    if result is None or not open_ended or kind not in _COMPARED:
         return verdict
-    roles = _roles(stage, result)
+    roles = _roles(kind, result)
     if "reference" in roles and "reference" not in stage.case.commands:
         seen = Zoomed("the reference is archived, and nothing says how to run it again")
     else:
@@ -28,14 +37,11 @@ def zoomed(stage: Stage, verdict: Verdict) -> Verdict:
     return replace(verdict, zoom=seen)
 
 
-def _roles(stage: Stage, result: DiffResult) -> tuple[str, str]:
+def _roles(kind: str, result: DiffResult) -> tuple[str, str]:
     """The commands of the reference and of the target, or of the part of it that matters."""
-    kind = stage.case.kind
-    if kind == "repeat":
-        return "command", "command"
-    if kind != "resume":
-        return "reference", "target"
-    return "reference", "save" if result.first is not None and result.first.part == 1 else "resume"
+    if kind == "resume" and result.first is not None and result.first.part == 1:
+        return "reference", "save"
+    return _COMPARED[kind]
 
 
 def _sides(stage: Stage, roles: tuple[str, str]) -> Sides:

@@ -95,14 +95,20 @@ def verify(
         result = VerifyResult(path, problem=str(error))
         # There is nothing to print, but a file that was asked for says so too.
         outputs = [output for output in outputs if output[1]]
+    _report(result, outputs, verbose=verbose)
+    status = Exit[result.outcome.name]
+    sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
+
+
+def _report(
+    result: "VerifyResult", outputs: list[tuple[str, Path | None]], *, verbose: bool
+) -> None:
     for format_name, place in outputs:
         write_report(_render(result, format_name, place, verbose=verbose), place)
     if any(name == "github" for name, _ in outputs):
         from traceparity.verify.report_ci import as_markdown
 
         write_summary(as_markdown(result))
-    status = Exit[result.outcome.name]
-    sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
 
 
 def _begin(kind: str, command: tuple[str, ...], file: Path) -> None:

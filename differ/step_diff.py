@@ -10,7 +10,7 @@ from traceparity.differ.observation import Observation
 from traceparity.differ.relevance import Relevance
 from traceparity.differ.result import Compared, Divergence
 from traceparity.differ.seam import STATE_BLOCK, is_seam, seam_candidates
-from traceparity.differ.step_pair import StepPair
+from traceparity.differ.step_pair import Side, StepPair
 from traceparity.tracefmt.records import Phase
 
 _EQUAL = Verdict(Relation.EQUAL)
@@ -97,18 +97,25 @@ def _judge_block(report: StepReport, relevance: Relevance, found: list[Candidate
 
 def _in_blind_spot(pair: StepPair, candidate: Candidate) -> bool:
     """Whether one side could not see a place: the inside of a compiled region, say."""
-    if candidate.block.phase not in (Phase.FORWARD, Phase.BACKWARD):
-        return False
-    component = pair.sites.sites[candidate.site].component
-    lacking = [
-        side
-        for side, row in (
-            (pair.reference_side, candidate.reference_row),
-            (pair.target_side, candidate.target_row),
-        )
-        if row is None
-    ]
-    return any(side.blind(component) for side in lacking)
+    phase, site = candidate.block.phase, pair.sites.sites[candidate.site]
+    if phase in (Phase.FORWARD, Phase.BACKWARD):
+        return any(side.blind(site.component) for side in _lacking(pair, candidate))
+    # What comes of a gradient is seen after the update.
+    return phase == Phase.GRADIENT and _unreadable(pair, candidate)
+
+
+def _lacking(pair: StepPair, candidate: Candidate) -> list[Side]:
+    """The sides that have no row at a candidate."""
+    rows = candidate.reference_row, candidate.target_row
+    sides = pair.reference_side, pair.target_side
+    return [side for side, row in zip(sides, rows, strict=True) if row is None]
+
+
+def _unreadable(pair: StepPair, candidate: Candidate) -> bool:
+    """Whether a side says that its value was there and could not be read."""
+    site = pair.sites.sites[candidate.site]
+    sides = _lacking(pair, candidate)
+    return any(side.unreadable(site.component, site.field) for side in sides)
 
 
 def _cut_off(pair: StepPair, candidate: Candidate) -> bool:
@@ -125,6 +132,10 @@ def _is_judged(report: StepReport, candidate: Candidate) -> bool:
     pair = report.pair
     report.identical = False
     if not candidate.known:
+        return False
+    if _unreadable(pair, candidate):
+        report.compared.undecided += 1
+        report.undecided.append(str(pair.sites.sites[candidate.site]))
         return False
     if pair.policy.align.unmatched == "allow":
         report.compared.unmatched += 1

@@ -36,6 +36,14 @@ class Side:
         numbers, reason = self.steps.numbers, self.trace.incomplete_reason
         return "lost" in reason or "damaged" in reason or number == numbers[-1]
 
+    def unreadable(self, component: str, field: str) -> bool:
+        """Whether the recorder says that a value was there and could not be read."""
+        said = "its gradient is " if field == "grad" else f"{field} is "
+        return any(
+            note.component == component and note.reason.startswith(said)
+            for note in self.trace.not_observed
+        )
+
     def blind(self, component: str) -> str:
         """Why the inside of a component was not observed; empty where it was."""
         for note in self.trace.not_observed:

@@ -141,6 +141,26 @@ def test_what_one_side_could_not_observe_is_skipped_and_listed(bench):
     assert result.compared.blind > 0
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_a_gradient_that_could_not_be_read_is_no_missing_gradient(bench, said):
+    """As the sum over processes that a distributed tensor still has to be given."""
+    name = next(row.component for row in Run().steps(1)[0].rows if row.phase == Phase.GRADIENT)
+    steps = Run().steps(3)
+    for step in steps:
+        step.rows = [
+            row
+            for row in step.rows
+            if row.component != name or row.phase not in (Phase.GRADIENT, Phase.BACKWARD)
+        ]
+    notes = [(name, "its gradient is a partial sum over processes")] if said else []
+    policy = Policy(Align(phases=("gradient", "optimizer")))
+
+    result = diff_runs(bench.write(Run().steps(3)), [bench.write(steps, notes=notes)], policy)
+
+    assert result.outcome is (Outcome.PASS if said else Outcome.FAIL)
+    assert (result.compared.blind > 0) is said
+
+
 def test_a_step_without_observed_results_does_not_pass(bench):
     def only_data(steps: list[Step]) -> list[Step]:
         for step in steps:

@@ -80,9 +80,13 @@ VARIANTS: dict[str, Callable[[], nn.Module]] = {
     ),
     "joined": joined,
 }
+QUICK = {"accumulated", "unused parameters", "joined"}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    "variant",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS],
+)
 def test_recording_changes_no_bit(variant: str, ranks: Ranks) -> None:
     def body() -> None:
         told = digest_of_state(VARIANTS[variant]())

@@ -9,7 +9,7 @@ from traceparity.differ.capture import common_capture
 from traceparity.differ.environment import environment_differences
 from traceparity.differ.next_commands import next_commands, record_again
 from traceparity.differ.parts import Parts, in_part
-from traceparity.differ.policy import Policy
+from traceparity.differ.policy import NOT_MEASURED, Policy
 from traceparity.differ.rank_diff import RankReport
 from traceparity.differ.rank_relation import conflicts_of, relate
 from traceparity.differ.rank_task import RankTask
@@ -166,6 +166,9 @@ def _compare(
     findings.notes += relation.notes
     pairs = relation.pairs
     tasks, recordings = [], []
+    if policy.needs_noise and any(ours.noise is None for _, ours, _ in pairs):
+        findings.abstain.append(NOT_MEASURED)
+        return
     for rank, ours, theirs in pairs:
         recorded = common_capture(relation.policy, ours.header.capture, theirs.header.capture)
         ends = findings.parts.setdefault(rank, Parts(count)).ends

@@ -88,7 +88,7 @@ class FollowingDiff:
     @cached_property
     def _judge(self) -> StepJudge:
         reference, target = self._traces
-        sites = JointSites(reference.sites, target.sites, self._policy)
+        sites = JointSites(reference.sites, target.sites, self._policy, reference.noise)
         return StepJudge(
             self._rank,
             self._policy,

@@ -30,6 +30,8 @@ class Rule:
         ulp: Limit in units in the last place, elementwise.
         symmetric: `rtol` and `rel_l2` are relative to the larger of both sides, so that it does not
             matter which run is the reference.
+        noise: As `rel_l2`, in multiples of the noise that was measured at the site and is kept in
+            the reference.
         equal_nan: Whether a NaN equals a NaN.
         ignore: The sites are no part of the relation.
     """
@@ -40,13 +42,15 @@ class Rule:
     rel_l2: float | None = None
     ulp: int | None = None
     symmetric: bool = False
+    noise: float | None = None
     equal_nan: bool = False
     ignore: bool = False
 
     @property
     def exact(self) -> bool:
         """Whether only bit-equal values satisfy the rule."""
-        return not self.ignore and not self.elementwise and self.rel_l2 is None
+        limited = self.elementwise or self.rel_l2 is not None or self.noise is not None
+        return not self.ignore and not limited
 
     @property
     def elementwise(self) -> bool:
@@ -55,6 +59,11 @@ class Rule:
 
 
 EXACT = Rule()
+NOT_MEASURED = (
+    "the policy allows a multiple of the noise, and none was measured for the reference; tp-verify"
+    " does so with repeat_reference = N"
+)
+"""Why nothing can be judged by a rule with `Rule.noise`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,11 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     coverage: Coverage | None = None
 
+    @property
+    def needs_noise(self) -> bool:
+        """Whether some rule is a multiple of the noise that was measured for the reference."""
+        return any(rule.noise is not None for rule in self.rules)
+
     def rule_for(self, names: Iterable[str]) -> Rule:
         """The rule of a site under any of its names: the last one that matches, else exact."""
         names = tuple(names)
@@ -165,6 +179,8 @@ def _rule_as_dict(rule: Rule) -> dict[str, Any]:
     for name in ("rtol", "atol", "rel_l2", "ulp"):
         if getattr(rule, name) is not None:
             values[name] = getattr(rule, name)
+    if rule.noise is not None:
+        values["tolerance"] = f"noise * {rule.noise:g}"
     for name in ("symmetric", "equal_nan", "ignore"):
         if getattr(rule, name):
             values[name] = True

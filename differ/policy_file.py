@@ -28,7 +28,17 @@ _COVERAGE_WORDS = {
 }
 _KEYS = {
     "align": {*_ALIGN_WORDS, "step_offset", "microbatches", "loss_weight", "phases", "rename"},
-    "compare": {"site", "rtol", "atol", "rel_l2", "ulp", "symmetric", "equal_nan", "ignore"},
+    "compare": {
+        "site",
+        "rtol",
+        "atol",
+        "rel_l2",
+        "ulp",
+        "symmetric",
+        "tolerance",
+        "equal_nan",
+        "ignore",
+    },
     "coverage": {*_COVERAGE_WORDS, "id", "expected", "padding"},
 }
 _GOES_WITH = {
@@ -150,12 +160,24 @@ class _Parser(Checks):
             values["ulp"] = self.natural(place, table, "ulp")
         for key in ("symmetric", "equal_nan", "ignore"):
             values[key] = self.flag(place, table, key)
+        if "tolerance" in table:
+            values["noise"] = self._noise(place, table)
         rule = Rule(**values)
         if rule.ignore and (rule.elementwise or rule.rel_l2 is not None or rule.equal_nan):
             raise self.error(place, "ignore", "an ignored site cannot have limits too")
         if rule.symmetric and rule.rtol is None and rule.rel_l2 is None:
             raise self.error(place, "symmetric", "goes with rtol or rel_l2, which it is about")
         return rule
+
+    def _noise(self, place: str, table: Mapping[str, Any]) -> float:
+        """The factor in ``noise * 4``; ``noise`` alone is once."""
+        found = re.fullmatch(r"noise(?:\s*\*\s*(\d+(?:\.\d*)?))?", str(table["tolerance"]).strip())
+        if found is None:
+            raise self.error(place, "tolerance", 'must be "noise * FACTOR", as "noise * 4"')
+        for key in (*_LIMITS, "ulp", "ignore"):
+            if key in table:
+                raise self.error(place, "tolerance", f"does not go with {key}")
+        return float(found[1] or 1)
 
     def _coverage(self, table: Mapping[str, Any]) -> Coverage:
         self.known("coverage", table, _KEYS["coverage"])

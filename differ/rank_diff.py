@@ -92,7 +92,7 @@ class RankDiff:
         self._expected = expected
         self._goes_on = goes_on
         self._policy = policy
-        self._sites = JointSites(reference.sites, target.sites, policy)
+        self._sites = JointSites(reference.sites, target.sites, policy, reference.noise)
         self._accumulation: Accumulation | None = None
         self._take_sides(reference, target)
         self._stillness = Stillness()

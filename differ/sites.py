@@ -1,14 +1,15 @@
 """The joint table: one number for a site of both traces, whatever their own ids are."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from traceparity.differ.errors import PolicyError
 from traceparity.differ.names import is_generator
-from traceparity.differ.policy import Policy, Rule
+from traceparity.differ.policy import NOT_MEASURED, Policy, Rule
 from traceparity.differ.rename import Renames
 from traceparity.tracefmt.globs import glob_matches
 from traceparity.tracefmt.records import Phase, Site, SiteEntry
@@ -54,7 +55,23 @@ class JointSites:
         reference: Sequence[SiteEntry],
         target: Sequence[SiteEntry],
         policy: Policy,
+        noise: Mapping[str, float] | None = None,
     ) -> None:
+        """Join the sites of two traces.
+
+        Args:
+            reference: Sites of the reference.
+            target: Sites of the target.
+            policy: The declared relation.
+            noise: How far equal runs differ by site, as the reference keeps it; None where that
+                was not measured.
+
+        Raises:
+            PolicyError: The policy needs that measurement.
+        """
+        if noise is None and policy.needs_noise:
+            raise PolicyError(NOT_MEASURED)
+        self._noise = noise or {}
         self.renames = Renames(policy.align.rename)
         self.sites: list[Site] = []
         self.things: list[tuple[str, str]] = []
@@ -129,7 +146,12 @@ class JointSites:
             names = [str(self.sites[number])]
             if number in self._old_names:
                 names.append(self._old_names[number])
-            found = self._rules[number] = self._policy.rule_for(names)
+            found = self._policy.rule_for(names)
+            if found.noise is not None:
+                # Where equal runs never differ, nothing may.
+                noise = self._noise.get(names[-1], 0.0) * found.noise
+                found = replace(found, noise=None, rel_l2=noise or None)
+            self._rules[number] = found
         return found
 
     def unused(self) -> list[str]:

@@ -243,6 +243,7 @@ class Footer:
         reason: Why it did not; empty for a complete trace.
         content_digest: 32 hexadecimal digits over the judged observations of all whole steps.
         header: The payload of the header record, in case that record is damaged.
+        noise: What is kept of `traceparity.tracefmt.noise`; empty where nothing was measured.
     """
 
     steps: Steps
@@ -250,6 +251,7 @@ class Footer:
     reason: str
     content_digest: str
     header: bytes
+    noise: bytes = b""
 
 
 def pack_footer(footer: Footer, tables: Mapping[str, Any]) -> bytes:
@@ -268,6 +270,7 @@ def pack_footer(footer: Footer, tables: Mapping[str, Any]) -> bytes:
             "chunk_offset": steps.chunks["offset"].tobytes(),
             "chunk_length": steps.chunks["length"].tobytes(),
             "tables": tables,
+            **({"noise": footer.noise} if footer.noise else {}),
         }
     )
 
@@ -286,6 +289,7 @@ def unpack_footer(payload: bytes, start: int, end: int) -> tuple[Footer, Tables]
         reason=fields.text("reason"),
         content_digest=fields.text("content_digest"),
         header=fields.data("header"),
+        noise=dict(fields.byte_strings()).get("noise", b""),
     )
     return footer, tables
 

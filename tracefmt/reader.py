@@ -14,6 +14,7 @@ from traceparity.tracefmt.errors import TraceError, TraceFormatError, TraceNotFo
 from traceparity.tracefmt.framing import RecordKind
 from traceparity.tracefmt.index import Footer, Steps, unpack_footer
 from traceparity.tracefmt.location import Location, RemoteLocation, location
+from traceparity.tracefmt.noise import unpack_noise
 from traceparity.tracefmt.plain import decode_plain
 from traceparity.tracefmt.records import (
     Columns,
@@ -44,6 +45,7 @@ class Opened:
     reason: str
     damage: tuple[Damage, ...] = ()
     lost: tuple[int, ...] = ()
+    noise: bytes = b""
 
 
 class Trace:
@@ -64,6 +66,7 @@ class Trace:
         not_observed: What the recorder could not see.
         damage: What is known to be damaged without reading all steps.
         lost: Numbers of the steps that are known to be lost by it.
+        noise: How far equal runs differ, by site; None where that was not measured.
     """
 
     def __init__(self, path: Location, source: Source, opened: Opened) -> None:
@@ -81,6 +84,7 @@ class Trace:
         self.not_observed: list[NotObserved] = tables.not_observed
         self.damage = opened.damage
         self.lost = opened.lost
+        self.noise: dict[str, float] | None = unpack_noise(opened.noise) if opened.noise else None
         self._source = source
         self._tables = tables
         self._all_steps = steps
@@ -295,7 +299,7 @@ def _read(source: Source) -> Opened:
         footer, tables = found
         complete = footer.complete and not lost_header
         reason = lost_header or footer.reason
-        return Opened(header, footer.steps, tables, complete, reason)
+        return Opened(header, footer.steps, tables, complete, reason, noise=footer.noise)
     recovered = recover(source, head.end)
     reason = recovered.reason if recovered.lost or not lost_footer else lost_footer
     return Opened(

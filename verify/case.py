@@ -49,6 +49,7 @@ class Case:
         policy: The relation.
         archive: The archived reference; None where the reference is run.
         repetitions: How often the reference, or the command of a ``repeat``, is run.
+        measured: Whether the noise of the reference is measured by its repetitions.
         finite: Whether values that are not finite are violations.
         invariants: What ``tp-infer`` learned from good runs; None for none.
         stdout: Whether ``unchanged`` compares what is written to stdout.
@@ -64,6 +65,7 @@ class Case:
     policy: Policy
     archive: Archive | None = None
     repetitions: int = 1
+    measured: bool = False
     finite: bool = False
     invariants: Path | None = None
     stdout: bool = True

@@ -139,6 +139,7 @@ class _CaseParser(Checks):
             policy=policy,
             archive=archive,
             repetitions=self._repetitions(archive, commands),
+            measured=type(self._table.get("repeat_reference")) is int,
             finite=self._kind == "check"
             and self.word(self._place, self._table, "nonfinite", ("fail", "allow")) != "allow",
             invariants=self._file_named("invariants"),

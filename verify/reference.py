@@ -1,13 +1,15 @@
 """The reference of a case: run once or several times, or a trace that was recorded before."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceparity.differ.diff import as_start, diff_runs
 from traceparity.differ.environment import environment_differences
+from traceparity.differ.noise import measured_noise
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import Difference, Outcome
+from traceparity.tracefmt.noise import keep_noise
 from traceparity.tracefmt.reader import open_run
 from traceparity.verify.case import Archive, Case
 from traceparity.verify.result import Verdict
@@ -58,9 +60,23 @@ def reference_of(stage: Stage) -> Reference:
             raise Ended(Verdict(Outcome.ERROR, reason))
         return Reference(case, case.archive.trace, case.archive)
     trace = stage.run("reference")
-    for number in range(2, case.repetitions + 1):
-        _agrees(trace, stage.run("reference", number), case.policy)
+    repeats = [stage.run("reference", number) for number in range(2, case.repetitions + 1)]
+    if case.measured:
+        _keep_noise(trace, measured_noise(trace, repeats))
+    for repeat in repeats:
+        _agrees(trace, repeat, case.policy)
     return Reference(case, trace)
+
+
+def _keep_noise(trace: Path, noise: Mapping[int, Mapping[str, float]]) -> None:
+    """Keep in the trace of each rank how far equal runs differ."""
+    for rank, distances in noise.items():
+        file = trace / f"rank{rank}.trace" if trace.is_dir() else trace
+        try:
+            keep_noise(file, distances)
+        except OSError as error:
+            reason = f"{file}: its noise cannot be kept: {error.strerror or error}"
+            raise Ended(Verdict(Outcome.ERROR, reason)) from error
 
 
 def _agrees(trace: Path, other: Path, policy: Policy) -> None:

@@ -62,7 +62,7 @@ def choose(
 def _strict(law: Law, named: frozenset[str]) -> Law:
     """A law as it is declared: who asks for equal replicas means after each step."""
     if law.rule is REPLICAS_EQUAL and law.id in named:
-        return Law(law.rule, law.exceptions, judge_ranks=_replicas_after_each_step)
+        return Law(law.rule, judge_ranks=_replicas_after_each_step)
     return law
 
 

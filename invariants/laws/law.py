@@ -1,4 +1,4 @@
-"""A built-in law: what it demands, where it does not hold by right, and what judges it."""
+"""A built-in law: what it demands, and what judges it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,14 +25,12 @@ class Law:
 
     Attributes:
         rule: Its family, id, sentence, and what to look at.
-        exceptions: Where it is known not to hold in sound programs, and is not applied.
         judge: Makes what judges one process; None for a law between processes.
         judge_ranks: Makes what judges the processes of a run against one another.
         needs: Phases without which it judges nothing.
     """
 
     rule: Rule
-    exceptions: tuple[str, ...] = ()
     judge: Callable[[], Checker] | None = None
     judge_ranks: Callable[[], RankJudge] | None = None
     needs: tuple[Phase, ...] = tuple(Phase)

@@ -22,6 +22,7 @@ from traceparity.differ.policy import Policy
 from traceparity.differ.policy_file import read_policy
 from traceparity.differ.report_json import as_dict
 from traceparity.differ.result import Outcome
+from traceparity.invariants.laws.pack import LAWS
 from traceparity.recorder.settings import settings_from_file
 from traceparity.verify.case import ROLES
 from traceparity.verify.case_file import read_cases
@@ -154,6 +155,13 @@ def test_the_policy_reference_lists_every_key(table: str, tmp_path: Path) -> Non
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     listed = {key for cell in rows for key in re.findall(r"`(\w+)`", cell)}
     assert known <= listed
+
+
+def test_the_page_of_laws_lists_every_law_and_no_other() -> None:
+    page = (DOCS / "reference" / "laws.md").read_text()
+    listed = re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)
+
+    assert sorted(listed) == sorted(law.id for law in LAWS)
 
 
 def test_the_example_of_a_json_result_has_the_keys_of_one() -> None:

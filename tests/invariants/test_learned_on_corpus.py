@@ -18,8 +18,6 @@ from traceparity.verify.run_verdict import judge_run
 
 SLOW = pytest.mark.slow
 QUICK = {"zero_grad missing", "rate ten times", "weight overwritten", "moments lost"}
-UNSEEN = {"initialised twice", "evaluated first"}
-"""Over before the first step, of which the recording begins."""
 
 
 def learned(*references: Path) -> list[Invariant]:
@@ -44,7 +42,6 @@ def told(found: tuple[Cause, ...]) -> list[str]:
     [
         pytest.param(bug, id=bug.name, marks=() if bug.name in QUICK else SLOW)
         for bug in corpus.BUGS
-        if bug.name not in UNSEEN
     ],
 )
 def test_a_bug_is_found_where_it_begins(bug, recorded):

@@ -86,7 +86,7 @@ BUGS = (
         ("0.weight", "clip_grad_norm_"), "EP", "replicas-equal", 2),
     Bug("wrapper bypassed", ranks.train, 0, "gradient", ("0.weight",), "E", "replicas-equal", 2),
     Bug("hooks lost", ranks.train, 0, "gradient", ("0.weight",), "E", "replicas-equal", 2),
-    Bug("replica corrupted", ranks.train, 3, "state", ("2.weight",), "EW", "replicas-equal", 2),
+    Bug("replica corrupted", ranks.train, 3, "state", ("2.weight",), "EW", "writes-in-phase", 2),
     Bug("rate on one rank", ranks.accumulated, 0, "scheduler", ("optimizer[0] group[0]",), "EH",
         "replicas-equal", 2),
     Bug("set_epoch missing", ranks.train, 4, "data", ("loader[0]",), "D", "order-differs", 2),

@@ -9,7 +9,7 @@ import click
 from traceparity._version import __version__
 from traceparity.cli.exits import Exit, run_command
 from traceparity.cli.locations import LOCATION
-from traceparity.cli.outputs import FORMATS, parse_output, report_width, wants_colour, write_report
+from traceparity.cli.outputs import FORMATS, parse_output, report_width, wants_colour, write_reports
 from traceparity.cli.paths import PATH
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.tracefmt.location import Location
@@ -88,8 +88,11 @@ def check(
         result = verdict_on_error(str(error), trace, policy)
         # There is nothing to print, but a file that was asked for says so too.
         outputs = [output for output in outputs if output[1]]
-    for format_name, path in outputs:
-        write_report(_render(result, format_name, path, verbose=verbose), path)
+    write_reports(
+        outputs,
+        lambda name, path: _render(result, name, path, verbose=verbose),
+        lambda: _summary(result),
+    )
     status = Exit[result.outcome.name]
     sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
 
@@ -140,6 +143,12 @@ def _render(result: "RunVerdict", name: str, path: Path | None, *, verbose: bool
     from traceparity.verify.verdict_text import as_text
 
     return as_text(result, colour=wants_colour(path), verbose=verbose, width=report_width(path))
+
+
+def _summary(result: "RunVerdict") -> str:
+    from traceparity.verify.verdict_ci import as_markdown
+
+    return as_markdown(result)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -49,6 +50,27 @@ def write_report(text: str, path: Path | None) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+
+
+def write_reports(
+    outputs: Sequence[tuple[str, Path | None]],
+    render: Callable[[str, Path | None], str],
+    summary: Callable[[], str],
+) -> None:
+    """Write all reports that were asked for.
+
+    Args:
+        outputs: Formats, each with its path.
+        render: The text of a format for a path.
+        summary: The same in Markdown, for the page of a workflow's run, with ``github``.
+
+    Raises:
+        ClickException: One cannot be written.
+    """
+    for name, path in outputs:
+        write_report(render(name, path), path)
+    if any(name == "github" for name, _ in outputs):
+        write_summary(summary())
 
 
 def write_summary(text: str) -> None:

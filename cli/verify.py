@@ -13,8 +13,7 @@ from traceparity.cli.outputs import (
     FORMATS,
     parse_output,
     wants_colour,
-    write_report,
-    write_summary,
+    write_reports,
 )
 from traceparity.cli.paths import PATH
 from traceparity.tracefmt.errors import TraceparityError
@@ -103,12 +102,11 @@ def verify(
 def _report(
     result: "VerifyResult", outputs: list[tuple[str, Path | None]], *, verbose: bool
 ) -> None:
-    for format_name, place in outputs:
-        write_report(_render(result, format_name, place, verbose=verbose), place)
-    if any(name == "github" for name, _ in outputs):
-        from traceparity.verify.report_ci import as_markdown
-
-        write_summary(as_markdown(result))
+    write_reports(
+        outputs,
+        lambda name, place: _render(result, name, place, verbose=verbose),
+        lambda: _summary(result),
+    )
 
 
 def _begin(kind: str, command: tuple[str, ...], file: Path) -> None:
@@ -146,6 +144,12 @@ def _render(result: "VerifyResult", name: str, path: Path | None, *, verbose: bo
     from traceparity.verify.report_text import as_text
 
     return as_text(result, colour=wants_colour(path), verbose=verbose)
+
+
+def _summary(result: "VerifyResult") -> str:
+    from traceparity.verify.report_ci import as_markdown
+
+    return as_markdown(result)
 
 
 def main() -> None:

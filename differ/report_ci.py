@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
+from traceparity.differ.report_markdown import summary
 from traceparity.differ.report_text import as_text
 from traceparity.differ.result import DiffResult, Outcome
 
@@ -55,6 +56,12 @@ def junit_suite(name: str, cases: Sequence[tuple[Outcome, str]]) -> str:
 
 def _printable(text: str) -> str:
     return "".join(char for char in text if char in "\n\t" or ord(char) >= 32)
+
+
+def as_markdown(result: DiffResult) -> str:
+    """A summary in Markdown, with the text report to unfold."""
+    title = f"{result.reference.path} = {result.target.path}"
+    return summary(title, result.outcome, result.reason, as_text(result))
 
 
 def as_github(result: DiffResult) -> str:

@@ -1,6 +1,7 @@
 """Reports of a check for continuous integration."""
 
 from traceparity.differ.report_ci import github, junit
+from traceparity.differ.report_markdown import summary
 from traceparity.verify.run_verdict import RunVerdict
 from traceparity.verify.verdict_text import as_text
 
@@ -9,6 +10,11 @@ def as_junit(verdict: RunVerdict) -> str:
     """The verdict as a JUnit file of one test case."""
     name = verdict.check.target.path
     return junit("traceparity.check", name, verdict.outcome, verdict.reason, as_text(verdict))
+
+
+def as_markdown(verdict: RunVerdict) -> str:
+    """A summary in Markdown, with the text report to unfold."""
+    return summary(verdict.check.target.path, verdict.outcome, verdict.reason, as_text(verdict))
 
 
 def as_github(verdict: RunVerdict) -> str:

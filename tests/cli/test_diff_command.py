@@ -118,6 +118,24 @@ def test_json_on_stdout_and_text_to_a_file_at_once(traces, tmp_path):
     assert report.read_text().startswith("FAIL")
 
 
+def test_github_gets_a_summary_beside_the_annotation(traces, tmp_path):
+    """It is added to what other steps of the job have written; without a workflow there is none."""
+    page = tmp_path / "summary.md"
+    page.write_text("before\n")
+
+    done = tp_diff(
+        traces["a"], traces["other"], "--format", "github", GITHUB_STEP_SUMMARY=str(page)
+    )
+    alone = tp_diff(traces["a"], traces["other"], "--format", "text", GITHUB_STEP_SUMMARY=str(page))
+
+    assert done.stdout.startswith("::error file=train.py,line=3")
+    assert alone.returncode == 1
+    text = page.read_text()
+    assert text.startswith("before\n### ❌ FAIL ")
+    assert text.count("### ") == 1
+    assert "<details><summary>Report</summary>\n\n```text\nFAIL  The runs part at step 1" in text
+
+
 def test_a_policy_file_decides(traces, tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text('[[compare]]\nsite = "loss:*"\natol = 1.0\n')

@@ -16,6 +16,9 @@ reference = "train.py --steps 100 --out {work}"
 save = ["train.py", "--steps", "50", "--out", "{work}"]
 resume = "train.py --resume '{save}/last one.pt'"
 """
+COVERAGE = (
+    '[[case]]\nkind = "coverage"\nname = "x"\ncommand = "a"\ncoverage = { policy = "exactly_once", '
+)
 ARCHIVED = '[[case]]\nkind = "compare"\nname = "x"\nreference = { trace = "a" }\ntarget = "b"\n'
 
 
@@ -147,7 +150,11 @@ def test_a_mistake_is_told_with_file_line_and_key(line, said, tmp_path):
             '[[case]]\nkind = "accumulation"\nname = "x"\nreference = "a"\ntarget = "b"',
             "case[0].microbatches: needed: { reference = N, target = N }",
         ),
-        ('[[case]]\nkind = "coverage"\nname = "x"\ncommand = "a"', "case[0].coverage: needed"),
+        (COVERAGE.replace("coverage =", "#"), "case[0].coverage: needed"),
+        (COVERAGE + "expected = [1, 1] }", "coverage.expected: names a sample twice"),
+        (COVERAGE + "expected = [true] }", "coverage.expected: must be"),
+        (COVERAGE + "padding = -1 }", "coverage.padding: must be a whole number from 0"),
+        (COVERAGE + 'policy = "twice" }', "not a TOML file"),
     ],
 )
 def test_what_declares_nothing_possible_is_an_error(text, said, tmp_path):

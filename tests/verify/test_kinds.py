@@ -163,6 +163,41 @@ def test_coverage_and_check_judge_one_run(cases):
     assert "optimizer:head.weight:value" in broken.verdict.reason
 
 
+def test_samples_of_an_unknown_universe_abstain(cases):
+    covered = 'coverage = { policy = "exactly_once", scope = "trace" }'
+
+    case = cases.one("coverage", 'command = "TRAIN"', covered)
+
+    assert case.outcome is Outcome.ABSTAIN
+
+
+def test_an_accumulation_is_held_to_the_declared_micro_batches(cases):
+    lines = ('reference = "TRAIN"', 'target = "TRAIN"', "microbatches = %s")
+    right = cases.one("accumulation", *lines[:2], lines[2] % "{ reference = 1, target = 1 }")
+    wrong = cases.one("accumulation", *lines[:2], lines[2] % "{ reference = 1, target = 4 }")
+
+    assert right.outcome is Outcome.PASS, right.verdict.reason
+    assert wrong.outcome is Outcome.FAIL
+    assert "micro_batches" in wrong.verdict.reason
+
+
+def test_a_checkpoint_that_cannot_be_read_is_an_error_with_the_cause(cases):
+    """The resumed process says what is wrong; nothing is judged."""
+    (cases.folder / "broken.json").write_text("{")
+    case = cases.one("resume", *RESUME, 'resume = "TRAIN --resume {root}/broken.json"')
+
+    assert case.outcome is Outcome.ERROR
+    assert "resume: it ended with exit status 1" in case.verdict.reason
+    assert "JSONDecodeError" in case.verdict.reason
+
+
+def test_an_offset_behind_the_end_of_the_reference_abstains(cases):
+    case = cases.one("resume", *RESUME, f'{GO_ON}"', "step_offset = 50")
+
+    assert case.outcome is Outcome.ABSTAIN
+    assert "no step of the reference" in case.verdict.reason
+
+
 def test_one_process_cannot_stand_for_two_commands(cases, tmp_path):
     """By pid and start time: a pid alone may be given out again."""
     stage = Stage(Case("it", "resume", {}, None), tmp_path, tmp_path, None)

@@ -23,7 +23,7 @@ FINITE_LOSS = Template(
     says={True: "are finite", False: "are infinite or NaN"},
     proposed=(True,),
     needs=(Phase.LOSS,),
-    hint="look at the step before: rates, inputs, logarithms and divisions",
+    hint="the step before: rates, inputs, logarithms and divisions",
     shows="value",
 )
 FINITE_GRADIENTS = Template(
@@ -35,7 +35,7 @@ FINITE_GRADIENTS = Template(
     scope=("scaled",),
     proposed=(True,),
     needs=(Phase.GRADIENT,),
-    hint="look at the loss and at clipping, which spreads a NaN to all gradients",
+    hint="the loss and at clipping, which spreads a NaN to all gradients",
     shows="grad",
 )
 CLIPPED = Template(
@@ -60,7 +60,7 @@ REACHED = Template(
     scope=("scaled",),
     proposed=(True,),
     needs=(Phase.GRADIENT,),
-    hint="look at the order of clipping, unscaling and reduction, and at what is clipped",
+    hint="the order of clipping, unscaling and reduction, and at what is clipped",
     shows="grad",
 )
 LIMIT = Template(

@@ -19,7 +19,7 @@ REPEATED = Template(
     noun="inputs of the model",
     says={False: "differ from those of the pass before", True: "are those of the pass before"},
     needs=(Phase.FORWARD,),
-    hint="look for a batch that is fetched once and used again",
+    hint="a batch that is fetched once and used again",
     shows="input",
 )
 ORDERED = Template(
@@ -31,7 +31,7 @@ ORDERED = Template(
         True: "have the order of the dataset",
     },
     needs=_DATA,
-    hint="look at shuffle=, the sampler, and what replaced them",
+    hint="shuffle=, the sampler, and what replaced them",
     shows="sample_ids",
 )
 AGAIN = Template(
@@ -43,7 +43,7 @@ AGAIN = Template(
         True: "hold samples that the epoch has seen already",
     },
     needs=_DATA,
-    hint="look at the sampler, at restarts within an epoch, and at overlapping subsets",
+    hint="the sampler, at restarts within an epoch, and at overlapping subsets",
     shows="sample_ids",
 )
 TWINS = Template(
@@ -65,7 +65,7 @@ SHORT = Template(
     says={False: "are as large as the first one", True: "are smaller than the first one"},
     proposed=(False,),
     needs=_DATA,
-    hint="look at drop_last and at what filters samples",
+    hint="drop_last and at what filters samples",
     shows="size",
 )
 NEW_ORDER = Template(
@@ -78,7 +78,7 @@ NEW_ORDER = Template(
     },
     support=1,
     needs=_DATA,
-    hint="look for sampler.set_epoch(), and at the generator that shuffles",
+    hint="sampler.set_epoch(), and at the generator that shuffles",
     shows="sample_ids",
 )
 DISJOINT = Template(
@@ -88,7 +88,7 @@ DISJOINT = Template(
     says={True: "come to one rank only", False: "come to several ranks"},
     proposed=(True,),
     needs=_DATA,
-    hint="look for the distributed sampler, its rank and its number of replicas",
+    hint="the distributed sampler, its rank and its number of replicas",
     shows="sample_ids",
 )
 WHOLE = Template(
@@ -103,7 +103,7 @@ WHOLE = Template(
     scope=("ranks",),
     support=1,
     needs=_DATA,
-    hint="look at drop_last, the sampler and its length",
+    hint="drop_last, the sampler and its length",
     shows="sample_ids",
 )
 

@@ -23,7 +23,7 @@ BEFORE = Template(
     scope=("pass_of_update",),
     support=1,
     needs=(Phase.BACKWARD,),
-    hint="look for zero_grad() between the update and the next backward pass",
+    hint="zero_grad() between the update and the next backward pass",
     shows="grad",
 )
 PRESENT = Template(
@@ -58,7 +58,7 @@ UNTOUCHED = Template(
     fields=("ranks", "scaled", "clipping"),
     scope=("ranks", "scaled", "clipping"),
     needs=(Phase.BACKWARD, Phase.GRADIENT),
-    hint="look at what runs between backward() and step(): clipping, reduction, unscaling",
+    hint="what runs between backward() and step(): clipping, reduction, unscaling",
     shows="grad",
 )
 

@@ -33,7 +33,7 @@ FIRST_RATE = Template(
     each=("optimizer",),
     support=1,
     needs=(Phase.OPTIMIZER,),
-    hint="look at the learning rate that the optimizer is made with, and at warm-up",
+    hint="the learning rate that the optimizer is made with, and at warm-up",
     shows="lr",
 )
 RATE_KEPT = Template(
@@ -56,7 +56,7 @@ SCHEDULED = Template(
     fields=("epoch_end", "scheduler"),
     scope=("scheduler",),
     needs=(Phase.OPTIMIZER, Phase.SCHEDULER, Phase.DATA),
-    hint="look at where scheduler.step() is called: once an epoch, or once an update",
+    hint="where scheduler.step() is called: once an epoch, or once an update",
     shows="step",
 )
 RATIO = Template(
@@ -68,7 +68,7 @@ RATIO = Template(
     each=("scheduler", "settings"),
     most_outcomes=2,
     needs=(Phase.SCHEDULER,),
-    hint="look at the settings of the scheduler",
+    hint="the settings of the scheduler",
     shows="lr",
 )
 

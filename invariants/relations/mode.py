@@ -21,7 +21,7 @@ TRAINING = Template(
     fields=("class", "path"),
     scope=("class",),
     needs=(Phase.STATE, Phase.FORWARD),
-    hint="look for train() before the step, and for an eval() that nothing takes back",
+    hint="train() before the step, and for an eval() that nothing takes back",
     shows="training",
 )
 EVALUATION = Template(
@@ -32,7 +32,7 @@ EVALUATION = Template(
     fields=("class",),
     scope=("class",),
     needs=(Phase.FORWARD,),
-    hint="look for eval() before the evaluation",
+    hint="eval() before the evaluation",
     shows="training",
 )
 

@@ -39,7 +39,7 @@ COUNT = Template(
     fields=("epoch_end",),
     most_outcomes=3,
     needs=_ALL,
-    hint="look at the accumulation of gradients, and at where the optimizer steps",
+    hint="the accumulation of gradients, and at where the optimizer steps",
     shows="micro_batches",
 )
 WAITING = Template(
@@ -50,7 +50,7 @@ WAITING = Template(
     learns=Learns.MOST,
     support=1,
     needs=_ALL,
-    hint="look for optimizer.step(): is it called, and on the optimizer of this model",
+    hint="optimizer.step(): is it called, and on the optimizer of this model",
     shows="micro_batches",
 )
 

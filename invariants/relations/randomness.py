@@ -16,7 +16,7 @@ FORWARD = Template(
     fields=("root",),
     scope=("root",),
     needs=(Phase.STATE, Phase.FORWARD),
-    hint="look at dropout and noise, and at train and eval mode",
+    hint="dropout and noise, and at train and eval mode",
     shows="draws",
 )
 EVALUATION = Template(

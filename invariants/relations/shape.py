@@ -26,7 +26,7 @@ DTYPE = Template(
     fields=_FIELDS,
     scope=("class",),
     needs=(Phase.FORWARD,),
-    hint="look at autocast, at casts, and at the dtype of the parameters",
+    hint="autocast, at casts, and at the dtype of the parameters",
     shows="dtype",
 )
 DIMENSIONS = Template(

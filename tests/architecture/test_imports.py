@@ -39,6 +39,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
         "traceparity.invariants",
         "traceparity.cli.check",
         "traceparity.cli.diff",
+        "traceparity.cli.infer",
         "traceparity.cli.show",
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 
 from traceparity.cli.check import check
 from traceparity.cli.diff import diff
+from traceparity.cli.infer import infer
 from traceparity.cli.record import record
 from traceparity.cli.show import show
 from traceparity.cli.verify import verify
@@ -41,6 +42,7 @@ COMMANDS = {
     "tp-check": check,
     "tp-show": show,
     "tp-verify": verify,
+    "tp-infer": infer,
 }
 
 
@@ -116,7 +118,9 @@ def test_the_reference_lists_the_options_of_a_command_and_no_others(name: str) -
 def test_commands_are_shown_with_options_that_they_have(page: Path) -> None:
     text = re.sub(r"\\\n\s*", "", page.read_text())
 
-    for command, words in re.findall(r"(tp-(?:record|diff|check|show|verify)) ([^`\n]*)", text):
+    for command, words in re.findall(
+        r"(tp-(?:record|diff|check|show|verify|infer)) ([^`\n]*)", text
+    ):
         ours = words.partition(" -- ")[0] if command in ("tp-record", "tp-verify") else words
         given = set(re.findall(r"(?:^|(?<=\s))--[a-z][\w-]*", ours.partition(" # ")[0]))
         assert given <= options_in_help(COMMANDS[command]), f"{name_of(page)}: {command} {words}"

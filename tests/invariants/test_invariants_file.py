@@ -55,7 +55,7 @@ def test_what_is_written_is_read_again(file):
         ('{"optimizer": ["SGD"]}', '{"pid": [7]}', "no field 'pid'"),
         ('"outcome": true', '"high": 1.0', "takes"),
         ('"outcome": true', '"outcome": [[["x"]]]', "outcome"),
-        ('"num_positive_examples": 20', '"num_positive_examples": "many"', "expected"),
+        ('"num_positive_examples": 20', '"num_positive_examples": "many"', "Expected `int`"),
     ],
 )
 def test_a_wrong_line_is_named_and_nothing_of_it_is_evaluated(file, old, new, said):

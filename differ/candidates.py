@@ -7,8 +7,9 @@ import numpy as np
 
 from traceparity.differ.matching import Matches, match_rows
 from traceparity.differ.observation import Observation
+from traceparity.differ.row_pairs import row_pairs
 from traceparity.differ.sites import Ids
-from traceparity.differ.sketch_scan import surely_close
+from traceparity.differ.sketch_scan import surely_close, within_limits
 from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import Block, StepView
 from traceparity.tracefmt.records import Phase
@@ -100,31 +101,19 @@ def settled_blocks(pair: StepPair) -> dict[int, Candidates]:
     That is nearly every block of two runs that are equal within a tolerance: one look at the whole
     step tells what `candidates` would say of each.
     """
-    left, right = pair.reference, pair.target
-    rows, target_rows = left.layout.judged_rows, right.layout.judged_rows
-    if not _answer_in_order(left, rows, right, target_rows):
+    pairs = row_pairs(pair)
+    if pairs is None:
         return {}
-    unequal = _unequal(pair, rows, target_rows)
-    is_close = surely_close(pair, rows[unequal], target_rows[unequal])
-    blocks = left.block[rows[unequal]]
+    unequal = _unequal(pair, pairs.reference, pairs.target)
+    rows, target_rows = pairs.reference[unequal], pairs.target[unequal]
+    is_close = within_limits(pair, rows, target_rows, pairs.limit[unequal])
+    blocks = pairs.block[unequal]
     close, unsettled = (set(blocks[mask].tolist()) for mask in (is_close, ~is_close))
     return {
         number: Candidates([], size, number in close)
-        for number, size in left.layout.block_sizes.items()
+        for number, size in pair.reference.layout.block_sizes.items()
         if number not in unsettled
     }
-
-
-def _answer_in_order(left: StepView, rows: Ids, right: StepView, target_rows: Ids) -> bool:
-    return len(rows) == len(target_rows) and all(
-        bool((mine[rows] == theirs[target_rows]).all())
-        for mine, theirs in (
-            (left.site, right.site),
-            (left.block, right.block),
-            (left.stateful, right.stateful),
-            (left.columns.call, right.columns.call),
-        )
-    )
 
 
 def _parameter_number(pair: StepPair, candidate: Candidate) -> int:

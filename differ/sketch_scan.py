@@ -9,6 +9,7 @@ from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import Mask
 from traceparity.tracefmt.records import Columns, Kind
 
+Limits = npt.NDArray[np.float64]
 _AT_ONCE = 1024
 """Rows whose sketches are compared at once: what they need then stays in the cache."""
 _SINGLE = 1 + 1e-5
@@ -19,39 +20,54 @@ _VANISHED = np.float32(1e-36)
 
 def surely_close(pair: StepPair, rows: Ids, target_rows: Ids) -> Mask:
     """Which pairs of rows satisfy their rule beyond doubt; the others need a closer look."""
-    limits = pair.sites.sketch_limits
-    if limits is None or not len(rows):
-        return np.zeros(len(rows), np.bool_)
-    limit = limits[pair.reference.site[rows]]
+    return within_limits(pair, rows, target_rows, scan_limits(pair, rows, target_rows))
+
+
+def scan_limits(pair: StepPair, rows: Ids, target_rows: Ids) -> Limits:
+    """The largest relative distance of each pair of rows; NaN where something else is asked for.
+
+    It depends on what the rows are and not on their values.
+    """
+    if pair.sites.sketch_limits is None:
+        return np.full(len(rows), np.nan)
+    left, right = pair.reference.columns, pair.target.columns
+    limit = pair.sites.sketch_limits[pair.reference.site[rows]]
+    usable = (
+        (left.kind[rows] == Kind.TENSOR)
+        & (right.kind[target_rows] == Kind.TENSOR)
+        & pair.types.same(left, rows, right, target_rows)
+        & pair.types.inexact(left, rows)
+    )
+    limit[~usable] = np.nan
+    return limit
+
+
+def within_limits(pair: StepPair, rows: Ids, target_rows: Ids, limit: Limits) -> Mask:
+    """Which pairs of rows are nearer than their limit beyond doubt, by their sketches."""
     left, right = pair.reference.columns, pair.target.columns
     usable = (
         ~np.isnan(limit)
-        & (left.kind[rows] == Kind.TENSOR)
-        & (right.kind[target_rows] == Kind.TENSOR)
         & (left.sketch_row[rows] >= 0)
         & (right.sketch_row[target_rows] >= 0)
         & (left.nonfinite[rows] == 0)
         & (right.nonfinite[target_rows] == 0)
         # Kept values are better evidence than a sketch.
         & ((left.value_offset[rows] < 0) | (right.value_offset[target_rows] < 0))
-        & pair.types.same(left, rows, right, target_rows)
-        & pair.types.inexact(left, rows)
     )
     close = np.zeros(len(rows), np.bool_)
-    chosen = np.flatnonzero(usable)
-    if not len(chosen):
+    if not usable.any():
         return close
-    mine, theirs = rows[chosen], target_rows[chosen]
+    mine, theirs = rows[usable], target_rows[usable]
     norm = left.stats[mine, 2].astype(np.float64)
     other_norm = right.stats[theirs, 2].astype(np.float64)
-    allowed = limit[chosen] * norm
+    allowed = limit[usable] * norm
     with np.errstate(all="ignore"):
         bounds = UPPER * _distances(left, mine, right, theirs) + ROUNDING * (norm + other_norm)
         # The norm of huge elements is infinite: it says nothing.
-        close[chosen] = (bounds <= allowed) & np.isfinite(allowed)
         # Elements that cancel in a sketch show in the extremes and in the norm.
         apart = np.abs(left.stats[mine] - right.stats[theirs])
-        close[chosen] &= ~(apart > allowed[:, None]).any(axis=1)
+        is_near = (bounds <= allowed) & np.isfinite(allowed)
+        close[usable] = is_near & ~(apart > allowed[:, None]).any(axis=1)
     return close
 
 

@@ -22,6 +22,8 @@ Mask = npt.NDArray[np.bool_]
 _IN_MICROBATCH = 4
 _AFTER_MICROBATCHES = 1 << 40
 _KEPT_STEPS = 4
+_LAYOUT = ("site", "call", "microbatch", "kind", "flags", "dtype", "shape")
+"""Columns that tell what a row is, apart from its value."""
 FIRST_BATCH = 2
 """Number of the block with the first batch of a step."""
 
@@ -71,6 +73,8 @@ class Layout:
         context: Rows that explain but never decide.
         evaluation: Rows of evaluation activity.
         block: Number of each row's block; see `block_of`.
+        call: The how-manyth time the site was seen.
+        partner: A layout of the other side, with what was found out about the two of them.
     """
 
     def __init__(
@@ -87,6 +91,8 @@ class Layout:
         self.is_snapshot = bool((flags & Flag.SNAPSHOT).any())
         self.judged: Mask = self._judged(sites, policy)
         self.block: Ids = self._blocks(columns.microbatch)
+        self.call = columns.call
+        self.partner: tuple[Layout, object] | None = None
 
     def _judged(self, sites: JointSites, policy: Policy) -> Mask:
         judged = ~self.context
@@ -228,7 +234,7 @@ class Steps:
             self._kept.pop(entry.number, None)
 
     def _layout(self, columns: Columns) -> Layout:
-        key = columns.site.tobytes(), columns.microbatch.tobytes(), columns.flags.tobytes()
+        key = tuple(getattr(columns, name).tobytes() for name in _LAYOUT)
         layout = self._layouts.get(key)
         if layout is None:
             layout = self._layouts[key] = Layout(columns, self.sites, self.table, self._policy)

@@ -1,5 +1,6 @@
 """A trace that another process is still writing, followed step by step."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,8 +104,9 @@ class GrowingTrace(Trace):
     def _is_last(self, entry: StepEntry) -> bool:
         return bool(self._whole) and self._whole[-1].number == entry.number
 
-    def _find(self, number: int) -> StepEntry | None:
-        return self._entries.get(number)
+    def _places(self, number: int) -> Sequence[tuple[int, int]] | None:
+        entry = self._entries.get(number)
+        return None if entry is None else entry.chunks
 
 
 def follow(path: Path) -> GrowingTrace:

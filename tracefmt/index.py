@@ -57,7 +57,10 @@ class Steps(Sequence[StepEntry]):
     def __init__(self, table: npt.NDArray[np.void], chunks: npt.NDArray[np.void]) -> None:
         self.table = table
         self.chunks = chunks
-        self._ends = np.cumsum(table["chunks"], dtype=np.int64)
+        # Copies without gaps: a look-up is made for every step.
+        self._numbers = np.ascontiguousarray(table["number"])
+        self._counts = np.ascontiguousarray(table["chunks"])
+        self._ends = np.cumsum(self._counts, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -84,14 +87,16 @@ class Steps(Sequence[StepEntry]):
             return self
         return Steps(self.table[:-1], self.chunks[: -int(self.table["chunks"][-1])])
 
-    def find(self, number: int) -> StepEntry | None:
-        """The step with a number; None where there is none."""
+    def places(self, number: int) -> list[tuple[int, int]] | None:
+        """Offset and length of each chunk of the step with a number; None where there is none."""
         if not 0 <= number < 1 << 63:
             return None
-        index = int(np.searchsorted(self.table["number"], np.uint64(number)))
-        if index == len(self) or int(self.table["number"][index]) != number:
+        index = int(self._numbers.searchsorted(np.uint64(number)))
+        if index == len(self) or int(self._numbers[index]) != number:
             return None
-        return self._entry(index)
+        end = int(self._ends[index])
+        places: list[tuple[int, int]] = self.chunks[end - int(self._counts[index]) : end].tolist()
+        return places
 
     def _entries(self, start: int, stop: int) -> list[StepEntry]:
         table, ends = self.table[start:stop], self._ends[start:stop].tolist()

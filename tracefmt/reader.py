@@ -168,14 +168,14 @@ class Trace:
                 pass
 
     def _chunks(self, number: int) -> Iterator[tuple[framing.RecordHead, memoryview]]:
-        step = self._find(number)
-        if step is None:
+        places = self._places(number)
+        if places is None:
             raise KeyError(number)
-        for offset, length in step.chunks:
+        for offset, length in places:
             yield framing.read_chunk(self._source, offset, length)
 
-    def _find(self, number: int) -> StepEntry | None:
-        return self._all_steps.find(number)
+    def _places(self, number: int) -> Sequence[tuple[int, int]] | None:
+        return self._all_steps.places(number)
 
     def _unpacked(self, head: framing.RecordHead, stored: memoryview) -> Columns:
         _, fields = unpack_chunk(framing.unpacked(stored, head))

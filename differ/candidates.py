@@ -11,7 +11,7 @@ from traceparity.differ.row_pairs import row_pairs
 from traceparity.differ.sites import Ids
 from traceparity.differ.sketch_scan import surely_close, within_limits
 from traceparity.differ.step_pair import Side, StepPair
-from traceparity.differ.step_view import Block, StepView
+from traceparity.differ.step_view import Block, StepView, stretch
 from traceparity.tracefmt.records import Phase
 
 Place = tuple[int, int]
@@ -107,10 +107,11 @@ def settled_blocks(pair: StepPair) -> dict[int, Candidates]:
     unequal = _unequal(pair, pairs.reference, pairs.target)
     rows, target_rows = pairs.reference[unequal], pairs.target[unequal]
     is_close = within_limits(pair, rows, target_rows, pairs.limit[unequal])
-    blocks = pairs.block[unequal]
-    close, unsettled = (set(blocks[mask].tolist()) for mask in (is_close, ~is_close))
+    unsettled = set(pairs.block[unequal[~is_close]].tolist())
+    # Whether it was in this block or in that one that rows are close makes no difference.
+    any_close = bool(is_close.any())
     return {
-        number: Candidates([], size, number in close)
+        number: Candidates([], size, any_close)
         for number, size in pair.reference.layout.block_sizes.items()
         if number not in unsettled
     }
@@ -146,7 +147,7 @@ def _rows(view: StepView, block: Block) -> Ids:
 def _unequal(pair: StepPair, rows: Ids, target_rows: Ids) -> Ids:
     """Which pairs of rows are not bit-equal."""
     left, right = pair.reference.columns, pair.target.columns
-    digests, others = left.digest[rows], right.digest[target_rows]
+    digests, others = left.digest[stretch(rows)], right.digest[stretch(target_rows)]
     differs = (digests[:, 0] != others[:, 0]) | (digests[:, 1] != others[:, 1])
     differs |= left.kind[rows] != right.kind[target_rows]
     if not pair.same_digest_kind:

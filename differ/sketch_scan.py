@@ -6,7 +6,7 @@ import numpy.typing as npt
 from traceparity.differ.metrics import ROUNDING, UPPER
 from traceparity.differ.sites import Ids
 from traceparity.differ.step_pair import StepPair
-from traceparity.differ.step_view import Mask
+from traceparity.differ.step_view import Mask, stretch
 from traceparity.tracefmt.records import Columns, Kind
 
 Limits = npt.NDArray[np.float64]
@@ -45,30 +45,35 @@ def scan_limits(pair: StepPair, rows: Ids, target_rows: Ids) -> Limits:
 def within_limits(pair: StepPair, rows: Ids, target_rows: Ids, limit: Limits) -> Mask:
     """Which pairs of rows are nearer than their limit beyond doubt, by their sketches."""
     left, right = pair.reference.columns, pair.target.columns
-    usable = (
-        ~np.isnan(limit)
-        & (left.sketch_row[rows] >= 0)
-        & (right.sketch_row[target_rows] >= 0)
-        & (left.nonfinite[rows] == 0)
-        & (right.nonfinite[target_rows] == 0)
+    mine, theirs = stretch(rows), stretch(target_rows)
+    usable = ~np.isnan(limit)
+    if usable.any():
+        usable &= np.minimum(left.sketch_row[mine], right.sketch_row[theirs]) >= 0
+        usable &= (left.nonfinite[mine] | right.nonfinite[theirs]) == 0
         # Kept values are better evidence than a sketch.
-        & ((left.value_offset[rows] < 0) | (right.value_offset[target_rows] < 0))
-    )
+        usable &= np.minimum(left.value_offset[mine], right.value_offset[theirs]) < 0
+    if usable.all():
+        return _are_near(left, rows, right, target_rows, limit)
     close = np.zeros(len(rows), np.bool_)
-    if not usable.any():
-        return close
-    mine, theirs = rows[usable], target_rows[usable]
-    norm = left.stats[mine, 2].astype(np.float64)
-    other_norm = right.stats[theirs, 2].astype(np.float64)
-    allowed = limit[usable] * norm
-    with np.errstate(all="ignore"):
-        bounds = UPPER * _distances(left, mine, right, theirs) + ROUNDING * (norm + other_norm)
-        # The norm of huge elements is infinite: it says nothing.
-        # Elements that cancel in a sketch show in the extremes and in the norm.
-        apart = np.abs(left.stats[mine] - right.stats[theirs])
-        is_near = (bounds <= allowed) & np.isfinite(allowed)
-        close[usable] = is_near & ~(apart > allowed[:, None]).any(axis=1)
+    if usable.any():
+        chosen = rows[usable], target_rows[usable]
+        close[usable] = _are_near(left, chosen[0], right, chosen[1], limit[usable])
     return close
+
+
+def _are_near(left: Columns, rows: Ids, right: Columns, target_rows: Ids, limit: Limits) -> Mask:
+    stats, other_stats = left.stats[stretch(rows)], right.stats[stretch(target_rows)]
+    norm = stats[:, 2].astype(np.float64)
+    allowed = limit * norm
+    with np.errstate(all="ignore"):
+        noise = ROUNDING * (norm + other_stats[:, 2])
+        bounds = UPPER * _distances(left, rows, right, target_rows) + noise
+        # Elements that cancel in a sketch show in the extremes and in the norm.
+        apart = np.abs(stats - other_stats)
+        is_far: Mask = (apart > allowed[:, None]).any(axis=1)
+        # The norm of huge elements is infinite: it says nothing.
+        is_near: Mask = (bounds <= allowed) & np.isfinite(allowed) & ~is_far
+    return is_near
 
 
 def _distances(
@@ -80,9 +85,11 @@ def _distances(
     small distance of large sketches is lost.
     """
     squares = np.empty(len(rows), np.float32)
-    sketch_rows, others = left.sketch_row[rows], right.sketch_row[target_rows]
+    sketch_rows = left.sketch_row[stretch(rows)]
+    others = right.sketch_row[stretch(target_rows)]
     for start in range(0, len(rows), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        apart = left.sketches[sketch_rows[part]] - right.sketches[others[part]]
+        mine, theirs = stretch(sketch_rows[part]), stretch(others[part])
+        apart = left.sketches[mine] - right.sketches[theirs]
         np.einsum("ij,ij->i", apart, apart, out=squares[part])
     return np.sqrt((squares + _VANISHED).astype(np.float64)) * _SINGLE

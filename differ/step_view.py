@@ -61,6 +61,14 @@ def block_of(number: int) -> Block:
     return Block(number, Phase(phase + 1), microbatch, bool(evaluation))
 
 
+def stretch(rows: npt.NDArray[np.signedinteger[Any]]) -> slice | npt.NDArray[Any]:
+    """An index for rows; a slice, which copies nothing, where they follow one another."""
+    count = len(rows)
+    if count and int(rows[-1]) - int(rows[0]) == count - 1 and bool((rows[1:] > rows[:-1]).all()):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
 class Layout:
     """What the rows of a step are, apart from their values. Steps of a training share one.
 

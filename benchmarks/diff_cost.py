@@ -37,8 +37,13 @@ class Usage:
     mebibytes: float
 
 
-def write(path: Path, seed: int, *, differs_from: int | None, sketches: bool) -> None:
-    """Write a trace; from a step on, the second half of a step has other values."""
+def write(
+    path: Path, seed: int, *, differs_from: int | None, sketches: bool, noise: float = 0.0
+) -> None:
+    """Write a trace; from a step on, the second half of a step has other values.
+
+    With ``noise`` all tensors of all steps differ from those without by that much, relatively.
+    """
     writer = Writer(path, lambda: Header(program="synthetic"))
     table = template(writer, sketches)
     shared, other = np.random.default_rng(seed), np.random.default_rng(seed + 1)
@@ -49,6 +54,9 @@ def write(path: Path, seed: int, *, differs_from: int | None, sketches: bool) ->
             half = OBSERVATIONS // 2
             table["digest"][half:] = other.integers(1 << 63, size=(half, 2), dtype=np.uint64)
             sketch[half:] *= 1.001
+        if noise:
+            table["digest"] += np.uint64(1)
+            sketch += np.float32(noise) * other.standard_normal(sketch.shape, np.float32)
         rows = Rows()
         rows.data += table.tobytes()
         rows.sketches += sketch.tobytes() if sketches else b""
@@ -116,6 +124,13 @@ def main() -> None:
         report("tp-diff --help", ["tp-diff", "--help"], 0, 0.3, options.rounds)
         report("equal", ["tp-diff", str(a), str(equal)], 0, 1.0, options.rounds)
         report("different from step 900 on", ["tp-diff", str(a), str(late)], 1, 2.0, options.rounds)
+        if options.sketches:
+            noisy, policy = Path(folder) / "noisy.trace", Path(folder) / "policy.toml"
+            write(noisy, seed=1, differs_from=None, sketches=True, noise=1e-5)
+            policy.write_text('[[compare]]\nsite = "*"\nrel_l2 = 1e-3\n')
+            scan = ["tp-diff", "--policy", str(policy), str(a), str(noisy)]
+            # A million observations a second, after start-up.
+            report("all within a tolerance", scan, 0, 1.4, options.rounds)
 
 
 if __name__ == "__main__":

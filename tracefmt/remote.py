@@ -14,6 +14,7 @@ from traceparity.tracefmt.source import Source, StreamSource
 _BLOCK = 1 << 16
 """Bytes that are fetched at least: the next small record then costs no further request."""
 _KEPT_BLOCKS = 4
+_NO_PARTS = "the server gives no parts of files (no range requests); download the trace first"
 
 
 class RemoteError(OSError):
@@ -87,9 +88,7 @@ def open_remote(place: RemoteLocation) -> Source:
             stream.close()
             if filesystem.info(path).get("size") == 0:
                 return StreamSource(io.BytesIO())
-            raise RemoteError(
-                "the server gives no parts of files (no range requests); download the trace first"
-            )
+            raise RemoteError(_NO_PARTS)
         return RemoteSource(stream)
 
 
@@ -179,5 +178,7 @@ def _line(error: Exception) -> str:
     status = getattr(error, "status", None)
     if isinstance(status, int):
         return f"the server answered {status} {getattr(error, 'message', '')}".rstrip()
+    if "range requests" in str(error):
+        return _NO_PARTS
     lines = without_secrets(str(error)).split("\n")
     return lines[0] if lines[0] else type(error).__name__

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from traceparity.differ.policy import Policy
 from traceparity.recorder.settings import Settings
+from traceparity.tracefmt.location import Location
 
 ROLES: dict[str, tuple[str, ...]] = {
     "resume": ("reference", "save", "resume"),
@@ -27,14 +28,14 @@ class Archive:
     """A reference that was recorded before.
 
     Attributes:
-        trace: The trace.
+        trace: The trace; one that lies elsewhere can be read and not be rewritten.
         repeat: A second recording of the reference; where both disagree nothing can be judged.
         elsewhere: The policy where the trace was made with another torch or CPU; None for the
             case's own.
     """
 
-    trace: Path
-    repeat: Path | None = None
+    trace: Location
+    repeat: Location | None = None
     elsewhere: Policy | None = None
 
 

@@ -12,6 +12,7 @@ from traceparity.differ.preset import PRESETS
 from traceparity.differ.toml_tables import Checks, Inner, TomlFile, listed, read_text
 from traceparity.recorder.settings import Settings, SettingsError, settings_from
 from traceparity.tracefmt.errors import TraceparityError
+from traceparity.tracefmt.location import Location, location
 from traceparity.verify.case import DEFAULT_TIMEOUT, ROLES, Archive, Case, CaseFile, placeholders
 from traceparity.verify.errors import CaseFileError
 
@@ -206,10 +207,14 @@ class _CaseParser(Checks):
         if "elsewhere" in table:
             elsewhere = self._aligned(self._read_policy(table["elsewhere"], "reference"))
         return Archive(
-            trace=self._folder / table["trace"],
-            repeat=self._folder / table["repeat"] if "repeat" in table else None,
+            trace=self._located(table["trace"]),
+            repeat=self._located(table["repeat"]) if "repeat" in table else None,
             elsewhere=elsewhere,
         )
+
+    def _located(self, text: str) -> Location:
+        found = location(text)
+        return self._folder / found if isinstance(found, Path) else found
 
     def _repetitions(self, archive: Archive | None, commands: Mapping[str, Any]) -> int:
         if self._kind == "repeat":

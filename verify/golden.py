@@ -28,14 +28,17 @@ def update(stage: Stage) -> tuple[Verdict, Path | None]:
     archive = stage.case.archive
     if archive is None:
         raise Ended(Verdict(Outcome.ERROR, "the case has no archived reference"))
+    old = archive.trace
+    if not isinstance(old, Path):
+        raise Ended(Verdict(Outcome.ERROR, f"{old} lies elsewhere; record it and put it there"))
     new = stage.run(_role(stage.case))
     try:
-        renewal = renew(archive.trace, new)
+        renewal = renew(old, new)
     except OSError as error:
-        reason = f"{archive.trace} cannot be rewritten: {error.strerror or error}"
+        reason = f"{old} cannot be rewritten: {error.strerror or error}"
         raise Ended(Verdict(Outcome.ERROR, reason)) from error
     verdict = Verdict(Outcome.PASS, renewal.reason, renewal.result, elsewhere=renewal.elsewhere)
-    return verdict, archive.trace if renewal.changed else None
+    return verdict, old if renewal.changed else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from traceparity.differ.environment import environment_differences
 from traceparity.differ.noise import measured_noise
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import Difference, Outcome
+from traceparity.tracefmt.location import Location
 from traceparity.tracefmt.noise import keep_noise
 from traceparity.tracefmt.reader import open_run
 from traceparity.verify.case import Archive, Case
@@ -30,7 +31,7 @@ class Reference:
     """
 
     case: Case
-    trace: Path
+    trace: Location
     archive: Archive | None = None
 
     def compared(self, targets: Sequence[Path], *, prefix: bool = False) -> Verdict:
@@ -55,17 +56,18 @@ def reference_of(stage: Stage) -> Reference:
     """
     case = stage.case
     if case.archive:
-        if not case.archive.trace.exists():
-            reason = f"{case.archive.trace}: no such trace; tp-verify --update records it"
+        trace = case.archive.trace
+        if isinstance(trace, Path) and not trace.exists():
+            reason = f"{trace}: no such trace; tp-verify --update records it"
             raise Ended(Verdict(Outcome.ERROR, reason))
-        return Reference(case, case.archive.trace, case.archive)
-    trace = stage.run("reference")
+        return Reference(case, trace, case.archive)
+    recorded = stage.run("reference")
     repeats = [stage.run("reference", number) for number in range(2, case.repetitions + 1)]
     if case.measured:
-        _keep_noise(trace, measured_noise(trace, repeats))
+        _keep_noise(recorded, measured_noise(recorded, repeats))
     for repeat in repeats:
-        _agrees(trace, repeat, case.policy)
-    return Reference(case, trace)
+        _agrees(recorded, repeat, case.policy)
+    return Reference(case, recorded)
 
 
 def _keep_noise(trace: Path, noise: Mapping[int, Mapping[str, float]]) -> None:
@@ -96,7 +98,7 @@ def named(differences: Sequence[Difference]) -> str:
     )
 
 
-def made_elsewhere(reference: Path, target: Path) -> tuple[Difference, ...]:
+def made_elsewhere(reference: Location, target: Location) -> tuple[Difference, ...]:
     """How the places of two recordings differ in what changes numbers.
 
     Raises:

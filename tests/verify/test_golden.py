@@ -2,6 +2,7 @@
 
 import sys
 
+import fsspec
 import pytest
 
 from traceparity.differ.result import Outcome
@@ -94,6 +95,21 @@ def test_two_archived_references_that_disagree_leave_nothing_to_judge(cases):
 
     assert case.outcome is Outcome.ABSTAIN
     assert "disagrees with its repetition" in case.verdict.reason
+
+
+def test_a_reference_that_lies_elsewhere_is_read_and_never_rewritten(cases):
+    """Here in memory, as fsspec knows it; a URL of a web server or a bucket is no other thing."""
+    cases.one("compare", GOLDEN, 'target = "TRAIN"', updating=True)
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/golden.trace", (cases.folder / "golden.trace").read_bytes())
+    remote = GOLDEN.replace("golden.trace", "memory://golden.trace")
+
+    assert cases.one("compare", remote, 'target = "TRAIN"').outcome is Outcome.PASS
+    assert cases.one("compare", remote, 'target = "TRAIN --fault 1"').outcome is Outcome.FAIL
+    update = cases.one("compare", remote, 'target = "TRAIN"', updating=True)
+    assert "memory://golden.trace lies elsewhere" in update.verdict.reason
+    missing = cases.one("compare", remote.replace("golden", "none"), 'target = "TRAIN"')
+    assert missing.outcome is Outcome.ERROR
 
 
 def test_there_must_be_something_to_update(cases):

@@ -31,8 +31,9 @@ UNJUDGED = 122
         "help_option_names": ["-h", "--help"],
     },
     epilog="The exit status is the program's own; 125 when recording cannot begin, 126 and 127"
-    " when the program cannot be run or found. With --against 121 for a run that parts from the"
-    " reference, 122 for one that ended well and could not be judged.",
+    " when the program cannot be run or found. With --against and --check 121 for a run that parts"
+    " from the reference or breaks what it is checked by, 122 for one that ended well and could not"
+    " be judged.",
 )
 @click.option("-o", "--out", type=PATH, help="Trace to write [<script>.trace].")
 @click.option("--overwrite", is_flag=True, help="Replace a trace that exists.")
@@ -63,6 +64,12 @@ UNJUDGED = 122
     help="The relation to the archived trace.",
 )
 @click.option(
+    "--check",
+    metavar="FILE|builtin",
+    help="Check each step by what tp-infer learned, or by the built-in laws.",
+)
+@click.option("--fail-fast", is_flag=True, help="With --check: stop at the first violation.")
+@click.option(
     "--stop-after",
     type=click.IntRange(min=0),
     metavar="N",
@@ -83,6 +90,8 @@ def record(
     against: Location | None,
     policy: Path | None,
     stop_after: int | None,
+    check: str | None,
+    fail_fast: bool,
     **options: object,
 ) -> None:
     """Run TARGET and record its training to a trace file.
@@ -106,6 +115,12 @@ def record(
         rank=rank,
         verbose=verbose or _is_terminal(),
     )
+    if check is not None and against is not None:
+        raise click.UsageError("--check and --against exclude each other")
+    if fail_fast and check is None:
+        raise click.UsageError("--fail-fast goes with --check")
+    if check is not None:
+        sys.exit(_run_checked(order, check, fail_fast=fail_fast))
     if against is None:
         if policy is not None or stop_after is not None:
             raise click.UsageError("--policy and --stop-after go with --against")
@@ -137,6 +152,31 @@ def _run_against(
         else:
             outcome = result.outcome
             click.echo(as_text(result, colour=wants_colour(stream=sys.stderr)), err=True, nl=False)
+    if live.findings or outcome is Outcome.FAIL:
+        return DIVERGED
+    return status or (Exit.PASS if outcome is Outcome.PASS else UNJUDGED)
+
+
+def _run_checked(order: Order, by: str, *, fail_fast: bool) -> int:
+    from traceparity.differ.result import Outcome
+    from traceparity.verify.live import Live
+    from traceparity.verify.live_check import LiveCheck
+    from traceparity.verify.verdict_text import as_text
+
+    check = LiveCheck(by)
+    live = Live(order.out, [check.judge_of], stop_after=0 if fail_fast else None)
+    status = run(order, live.watch)
+    live.finish()
+    outcome = Outcome.ABSTAIN
+    if order.out.exists():
+        try:
+            verdict = check.conclude(order.out)
+        except TraceparityError as error:
+            click.echo(f"tp-record: {error}", err=True)
+        else:
+            outcome = verdict.outcome
+            report = as_text(verdict, colour=wants_colour(stream=sys.stderr))
+            click.echo(report, err=True, nl=False)
     if live.findings or outcome is Outcome.FAIL:
         return DIVERGED
     return status or (Exit.PASS if outcome is Outcome.PASS else UNJUDGED)

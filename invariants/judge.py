@@ -1,7 +1,8 @@
 """The judge: checks a run, step after step, against invariants that were learned from others."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from traceparity.invariants.facts import StepFacts, View
 from traceparity.invariants.families import Observers, templates
@@ -69,12 +70,12 @@ class Judge:
     def step(self, facts: StepFacts) -> Iterator[Finding]:
         """Judge a step of one process."""
         self._view = facts.view
-        yield from self._judge(facts, self._observers.step(facts))
+        yield from _joined(self._judge(facts, self._observers.step(facts)))
 
     def ranks(self, group: Sequence[StepFacts]) -> Iterator[Finding]:
         """Judge the processes against one another, after each was judged by itself."""
         if len(group) > 1:
-            yield from self._judge(group[0], self._observers.ranks(group))
+            yield from _joined(self._judge(group[0], self._observers.ranks(group)))
 
     def end(self) -> Iterator[Finding]:
         """What only the end of the run shows: nothing so far."""
@@ -139,6 +140,21 @@ class Judge:
                 wanted, got = _listed(values), _listed(there)
                 return f"{template.fields[place]} is {got}, and the invariant is about {wanted}"
         return "its precondition was never met"
+
+
+def _joined(findings: Iterable[Finding]) -> list[Finding]:
+    """What breaks one invariant in one step in the same way is one finding."""
+    found: dict[tuple[str, int, Any], Finding] = {}
+    for each in findings:
+        key = each.invariant, each.microbatch, each.seen
+        first = found.get(key)
+        if first is None:
+            found[key] = each
+            continue
+        others = (*first.others, each.component, *each.others)
+        more = first.more + each.more + max(0, len(others) - _MOST_MEMBERS)
+        found[key] = replace(first, others=others[:_MOST_MEMBERS], more=more)
+    return list(found.values())
 
 
 def _listed(values: Iterable[Plain]) -> str:

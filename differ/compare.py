@@ -2,6 +2,8 @@
 
 import enum
 import math
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,18 +83,27 @@ def _differs_for_certain(reference: Observation, target: Observation) -> Verdict
 
 
 def _compare_plain(rule: Rule, left: Any, right: Any) -> Verdict:
-    if left == right and type(left) is type(right):
-        return EQUAL
-    if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        inner = [_compare_plain(rule, a, b) for a, b in zip(left, right, strict=True)]
-        return next((verdict for verdict in inner if not verdict), EQUAL)
-    if not (isinstance(left, float) and isinstance(right, float)):
+    """Values of one type, elements one by one: True is not 1, and 1 is not 1.0."""
+    if type(left) is not type(right):
         return DIFFERENT
-    close = _elements_close(rule, np.array([left]), np.array([right]))
+    if isinstance(left, dict) and left.keys() == right.keys():
+        return _all_equal(rule, [(left[key], right[key]) for key in left])
+    if isinstance(left, list | tuple) and len(left) == len(right):
+        return _all_equal(rule, list(zip(left, right, strict=True)))
+    if not isinstance(left, float):
+        return EQUAL if left == right else DIFFERENT
+    if struct.pack("d", left) == struct.pack("d", right):
+        return EQUAL
+    close = not rule.exact and _elements_close(rule, np.array([left]), np.array([right]))
     if close and rule.rel_l2 is not None:
         size = max(abs(left), abs(right)) if rule.symmetric else abs(left)
         close = left == right or abs(left - right) <= rule.rel_l2 * size
-    return EQUAL if close and not rule.exact else DIFFERENT
+    return EQUAL if close else DIFFERENT
+
+
+def _all_equal(rule: Rule, pairs: Sequence[tuple[Any, Any]]) -> Verdict:
+    verdicts = (_compare_plain(rule, left, right) for left, right in pairs)
+    return next((verdict for verdict in verdicts if not verdict), EQUAL)
 
 
 def _within_limits(rule: Rule, reference: Observation, target: Observation) -> Verdict:

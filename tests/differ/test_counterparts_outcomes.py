@@ -6,6 +6,8 @@ from synthetic import SNAPSHOT, Run, Step
 
 from traceparity.differ.diff import diff_runs
 from traceparity.differ.policy import Align, Policy, Rule
+from traceparity.differ.report_json import as_json
+from traceparity.differ.report_text import as_text
 from traceparity.differ.result import Outcome
 from traceparity.tracefmt.records import Phase
 
@@ -127,3 +129,11 @@ def test_the_relation_is_declared_and_reported_whole(bench):
 
     assert told["align"]["order"] == "free"
     assert told["compare"] == [{"site": "*", "rtol": 1e-3, "atol": 1e-6, "symmetric": True}]
+
+
+def test_two_runs_of_a_command_make_equal_reports(bench):
+    paths = [bench.write(Run().steps(4)), bench.write(other_weight(Run().steps(4), 1))]
+    results = [diff_runs(paths[0], paths[1:], Policy()) for _ in range(2)]
+
+    assert as_json(results[0]) == as_json(results[1])
+    assert as_text(results[0]) == as_text(results[1])

@@ -7,6 +7,9 @@ _MOST = 200
 
 def unhandled() -> BaseException | None:
     """The exception that ended the main script; None where it came to its end, or exited."""
+    if hasattr(sys, "ps1"):
+        # At a prompt it is that of some line typed before.
+        return None
     # `last_value` is what Python before 3.12 calls it.
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None

@@ -330,7 +330,7 @@ def test_metrics_of_scalars_and_of_absent_values():
     assert measure(None, scalar(1)).rel_l2 is None
 
 
-@settings(derandomize=True)
+@settings(derandomize=True, deadline=None)
 @given(
     st.integers(1, 3000),
     st.floats(-6, 6),

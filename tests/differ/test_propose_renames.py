@@ -5,7 +5,7 @@ import tomllib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import SNAPSHOT, Run, Step
 
@@ -99,6 +99,7 @@ NAME = st.lists(st.sampled_from(["a", "b", "c", "0", "1", "2"]), min_size=2, max
 )
 
 
+@settings(deadline=None)
 @given(st.lists(NAME, unique=True, max_size=12), st.randoms(use_true_random=False))
 def test_a_table_turns_every_name_into_its_counterpart(names, random):
     others = list(names)

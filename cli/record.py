@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -68,6 +69,7 @@ UNJUDGED = 122
     metavar="FILE|builtin",
     help="Check each step by what tp-infer learned, or by the built-in laws.",
 )
+@click.option("--only-needed", is_flag=True, help="With --check: record what it needs only.")
 @click.option("--fail-fast", is_flag=True, help="With --check: stop at the first violation.")
 @click.option(
     "--stop-after",
@@ -92,6 +94,7 @@ def record(
     stop_after: int | None,
     check: str | None,
     fail_fast: bool,
+    only_needed: bool,
     **options: object,
 ) -> None:
     """Run TARGET and record its training to a trace file.
@@ -117,10 +120,10 @@ def record(
     )
     if check is not None and against is not None:
         raise click.UsageError("--check and --against exclude each other")
-    if fail_fast and check is None:
-        raise click.UsageError("--fail-fast goes with --check")
+    if (fail_fast or only_needed) and check is None:
+        raise click.UsageError("--fail-fast and --only-needed go with --check")
     if check is not None:
-        sys.exit(_run_checked(order, check, fail_fast=fail_fast))
+        sys.exit(_run_checked(order, check, fail_fast=fail_fast, only_needed=only_needed))
     if against is None:
         if policy is not None or stop_after is not None:
             raise click.UsageError("--policy and --stop-after go with --against")
@@ -157,13 +160,16 @@ def _run_against(
     return status or (Exit.PASS if outcome is Outcome.PASS else UNJUDGED)
 
 
-def _run_checked(order: Order, by: str, *, fail_fast: bool) -> int:
+def _run_checked(order: Order, by: str, *, fail_fast: bool, only_needed: bool) -> int:
     from traceparity.differ.result import Outcome
     from traceparity.verify.live import Live
     from traceparity.verify.live_check import LiveCheck
     from traceparity.verify.verdict_text import as_text
 
     check = LiveCheck(by)
+    if only_needed:
+        phases = tuple(phase.label for phase in check.phases)
+        order = replace(order, settings=replace(order.settings, phases=phases))
     live = Live(order.out, [check.judge_of], stop_after=0 if fail_fast else None)
     status = run(order, live.watch)
     live.finish()

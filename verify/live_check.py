@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from traceparity.differ.policy import Policy
 from traceparity.invariants.causes import causes_of
 from traceparity.invariants.facts import StepFacts
+from traceparity.invariants.families import templates
 from traceparity.invariants.file import read_invariants
 from traceparity.invariants.finding import Finding
 from traceparity.invariants.judge import Judge
@@ -14,6 +15,7 @@ from traceparity.invariants.laws.choice import LawChoice, choose
 from traceparity.invariants.laws.judge import LawJudge
 from traceparity.invariants.reading import FactsReader
 from traceparity.tracefmt.growing import GrowingTrace
+from traceparity.tracefmt.records import Phase
 from traceparity.verify.run_verdict import RunVerdict, judge_run
 
 if TYPE_CHECKING:
@@ -39,6 +41,14 @@ class LiveCheck:
             self._laws = choose(builtin=True, advice=False)
         else:
             self._invariants = read_invariants(self._file)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases that must be recorded for all of it to be judged, the state among them."""
+        known = templates({each.relation for each in self._invariants})
+        needs = [phase for each in self._invariants for phase in known[each.template].needs]
+        needs += [phase for law in self._laws.declared for phase in law.needs]
+        return tuple(phase for phase in Phase if phase in (Phase.STATE, *needs))
 
     def judge_of(self, rank: int, trace: GrowingTrace) -> "_RankCheck":
         """The judge of one process; what compares processes is judged at the end."""

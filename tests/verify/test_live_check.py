@@ -83,6 +83,19 @@ def test_a_file_that_is_none_is_said_before_the_run_begins(tmp_path):
         LiveCheck(str(tmp_path / "nothing.jsonl"))
 
 
+def test_only_the_phases_that_the_invariants_are_about_are_needed(tmp_path):
+    good = write_trace(tmp_path / "good.trace", Run().steps(6))
+    found, _ = learn_from([good], families_of(["bounds"], ()), most_examples=None)
+    write_invariants(tmp_path / "few.jsonl", found)
+
+    phases = LiveCheck(str(tmp_path / "few.jsonl")).phases
+
+    assert Phase.STATE in phases
+    assert Phase.LOSS in phases
+    assert Phase.BACKWARD not in phases
+    assert set(LiveCheck(BUILTIN).phases) == set(Phase)
+
+
 @pytest.mark.slow
 def test_a_training_that_breaks_a_law_is_stopped(commands):
     """Gradients are never cleared: the laws say so at once, and the program ends."""

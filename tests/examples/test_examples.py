@@ -84,7 +84,7 @@ def test_refactor_passes_under_declared_renames_and_shows_a_real_change(commands
     [
         ("resume", "state:scheduler.last_epoch:value"),
         ("accumulation", "loss:loss:value"),
-        ("coverage", "duplicate"),
+        ("coverage", "exactly_once is violated"),
     ],
 )
 def test_each_quickstart_has_a_case_that_passes_and_one_that_fails(

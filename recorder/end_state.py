@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import xxhash
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from traceparity.recorder.destination import rank_and_world
 from traceparity.recorder.digest import dense_digest, seed_of
@@ -31,7 +32,7 @@ _LAST = -100
 def keep() -> None:
     """Begin to keep hold of what this process trains; called once torch is imported."""
     state = _EndState(Path(os.environ[END_STATE]))
-    torch.optim.optimizer.register_optimizer_step_post_hook(state.updated)
+    register_optimizer_step_post_hook(state.updated)
     atexit.register(state.write)
     state.write_as_child(None)
     # Children of multiprocessing end without atexit and clear finalizers when they start.

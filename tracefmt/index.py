@@ -294,7 +294,7 @@ def unpack_footer(payload: bytes, start: int, end: int) -> tuple[Footer, Tables]
         reason=fields.text("reason"),
         content_digest=fields.text("content_digest"),
         header=fields.data("header"),
-        noise=dict(fields.byte_strings()).get("noise", b""),
+        noise=fields.data("noise") if fields.has("noise") else b"",
     )
     return footer, tables
 

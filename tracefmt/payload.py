@@ -78,13 +78,11 @@ class Fields:
             raise self.error(f"{name!r} is no map")
         return Fields(f"{self._what}'s {name}", value)
 
-    def byte_strings(self) -> tuple[tuple[str, bytes], ...]:
-        """All fields that are byte strings, with their names."""
-        return tuple(
-            (name, bytes(value))
-            for name, value in self._fields.items()
-            if type(value) is memoryview
-        )
+    def byte_strings(self) -> tuple[tuple[str, bytes], ...] | None:
+        """All fields with their names; None where one of them is no byte string."""
+        if any(type(value) is not memoryview for value in self._fields.values()):
+            return None
+        return tuple((name, bytes(value)) for name, value in self._fields.items())
 
     def array(self, name: str, dtype: npt.DTypeLike, count: int | None = None) -> npt.NDArray[Any]:
         """A byte string as an array without a copy.

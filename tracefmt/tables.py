@@ -168,13 +168,12 @@ def complete_tables(new: Fields) -> Tables:
         TraceFormatError: They are damaged.
     """
     data = new.byte_strings()
-    if sum(len(value) for _, value in data) > _MOST_SHARED:
-        return _complete(data)
+    if data is None or sum(len(value) for _, value in data) > _MOST_SHARED:
+        return _complete(new)
     return _shared(data)
 
 
-def _complete(data: tuple[tuple[str, bytes], ...]) -> Tables:
-    new = fields_of("footer's tables", data)
+def _complete(new: Fields) -> Tables:
     if base_of(new) != AT_FIRST:
         raise new.error("they are not complete")
     tables = Tables()
@@ -182,7 +181,9 @@ def _complete(data: tuple[tuple[str, bytes], ...]) -> Tables:
     return tables
 
 
-_shared = lru_cache(maxsize=16)(_complete)
+@lru_cache(maxsize=16)
+def _shared(data: tuple[tuple[str, bytes], ...]) -> Tables:
+    return _complete(fields_of("footer's tables", data))
 
 
 def reinterned(tables: Tables) -> Interner:

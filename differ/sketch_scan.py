@@ -1,5 +1,7 @@
 """Judging many rows at once by their sketches, where only a relative distance is asked for."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -7,10 +9,10 @@ from traceparity.differ.metrics import ROUNDING, UPPER
 from traceparity.differ.sites import Ids
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import Mask, stretch
-from traceparity.tracefmt.records import Columns, Kind
+from traceparity.tracefmt.records import SKETCH_WIDTH, Columns, Kind
 
 Limits = npt.NDArray[np.float64]
-_AT_ONCE = 1024
+_AT_ONCE = 256
 """Rows whose sketches are compared at once: what they need then stays in the cache."""
 _SINGLE = 1 + 1e-5
 """What a sum of 61 squares in single precision may lack of the true one, and more."""
@@ -85,11 +87,22 @@ def _distances(
     small distance of large sketches is lost.
     """
     squares = np.empty(len(rows), np.float32)
-    sketch_rows = left.sketch_row[stretch(rows)]
-    others = right.sketch_row[stretch(target_rows)]
+    mine = _parts(left, rows)
+    theirs = _parts(right, target_rows)
+    apart = np.empty((min(len(rows), _AT_ONCE), SKETCH_WIDTH), np.float32)
+    for start, ours, others in zip(range(0, len(rows), _AT_ONCE), mine, theirs, strict=True):
+        part = apart[: len(ours)]
+        np.subtract(ours, others, out=part)
+        np.einsum("ij,ij->i", part, part, out=squares[start : start + len(part)])
+    return np.sqrt((squares + _VANISHED).astype(np.float64)) * _SINGLE
+
+
+def _parts(columns: Columns, rows: Ids) -> Iterator[npt.NDArray[np.float32]]:
+    """The sketches of rows, some at once; not copied where they follow one another."""
+    index = stretch(columns.sketch_row[stretch(rows)])
     for start in range(0, len(rows), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        mine, theirs = stretch(sketch_rows[part]), stretch(others[part])
-        apart = left.sketches[mine] - right.sketches[theirs]
-        np.einsum("ij,ij->i", apart, apart, out=squares[part])
-    return np.sqrt((squares + _VANISHED).astype(np.float64)) * _SINGLE
+        if isinstance(index, slice):
+            yield columns.sketches[index][part]
+        else:
+            yield columns.sketches[index[part]]

@@ -8,6 +8,8 @@ import pytest
 from traceparity.differ.result import Outcome
 from traceparity.verify.errors import CaseFileError
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = 'reference = { trace = "golden.trace" }'
 OLD = '\'{\\"torch\\": \\"1.0\\"}\''
 

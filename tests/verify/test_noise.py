@@ -16,6 +16,7 @@ POLICY = f'policy = {{ compare = [{{ site = "{SITE}", tolerance = "noise * %s" }
 CLOSE = (REFERENCE, "repeat_reference = 3", 'record = { capture = "%s" }')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", ["sketch", "values"])
 def test_a_target_within_the_measured_noise_passes_and_one_beyond_it_fails(capture, cases):
     lines = (*CLOSE[:2], CLOSE[2] % capture, POLICY % 2000)

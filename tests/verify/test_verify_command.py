@@ -14,6 +14,8 @@ from made_up import TRAIN
 from traceparity.differ.result import Outcome
 from traceparity.verify.result import worst
 
+pytestmark = pytest.mark.slow
+
 ALL = """
 [[case]]
 name = "good one"

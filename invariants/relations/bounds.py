@@ -122,9 +122,11 @@ class Observer:
 
     def step(self, facts: StepFacts) -> Iterator[Event]:
         """The events of a step."""
-        for loss in facts.losses:
+        scaled = any(name.startswith("scaler") for name in facts.state.counters)
+        # A loss that overflows when it is scaled costs one update, which is left out.
+        for loss in () if facts.skipped else facts.losses:
             yield Event(FINITE_LOSS, (), not loss.nonfinite, component="loss", row=loss.row)
-            if math.isfinite(loss.value):
+            if math.isfinite(loss.value) and not scaled:
                 seen = f"{loss.value:g}"
                 yield Event(LOSS, (), loss.value, component="loss", row=loss.row, seen=seen)
         for clip in facts.clips:

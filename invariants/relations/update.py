@@ -80,17 +80,6 @@ COUNTED = Template(
     hint="the state of the optimizer was lost or replaced: look at what loads it",
     shows="step",
 )
-RUNS = Template(
-    id="update.runs",
-    phase=Phase.OPTIMIZER,
-    noun="optimizer steps",
-    says={True: "update parameters", False: "are left out"},
-    fields=("scaled",),
-    scope=("scaled",),
-    needs=(Phase.OPTIMIZER,),
-    hint="the gradient scaler left the update out",
-    shows="skipped",
-)
 
 
 class Observer:
@@ -117,9 +106,6 @@ class Observer:
                 yield from self._held(facts)
             yield from self._changes(facts)
             yield from self._counters(facts)
-        if facts.updated or facts.skipped:
-            scaled = any(name.startswith("scaler") for name in state.counters)
-            yield Event(RUNS, (scaled,), not facts.skipped, component="optimizer[0]")
 
     def _held(self, facts: StepFacts) -> Iterator[Event]:
         state = facts.state
@@ -236,4 +222,4 @@ class _Sizes:
         return shown
 
 
-TEMPLATES = (TRAINABLE, HELD, STRANGERS, CHANGES, COUNTED, RUNS)
+TEMPLATES = (TRAINABLE, HELD, STRANGERS, CHANGES, COUNTED)

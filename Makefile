@@ -27,6 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(PIP_INSTALL) torch
 	$(PIP_INSTALL) -e '.[dev]'
+	$(PIP_INSTALL) --no-deps timm  # it asks for torchvision, which the parts that we record do not need
 	@touch $@
 
 demo: $(STAMP)

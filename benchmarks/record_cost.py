@@ -2,7 +2,8 @@
 
 Each round runs the same training plain and at each capture level, one process after the other, so
 that a busy neighbour hits all of them. Ratios are of the medians over all rounds and steps; the
-first steps of a process, which warm up, are left out. `cpu` is the ratio of CPU times, which other
+first steps of a process, which warm up, are left out. `some` records each 10th step with sketches;
+its ratios are of means over a multiple of ten steps. `cpu` is the ratio of CPU times, which other
 programs disturb less. Needs tp-record on PATH.
 """
 
@@ -13,17 +14,23 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Kind
 
-PROGRAM = Path(__file__).with_name("gpt_steps.py")
+HERE = Path(__file__).parent
+STEPS = {"wide": 12, "tiny": 62, "trainer": 22}
+"""Steps of each process. `trainer` is Hugging Face's Trainer, the others are sizes of a GPT."""
 WARM_UP = 2
 PLAIN = "plain"
-LEVELS = (PLAIN, "digest", "sketch", "values")
+SOME = "some"
+LEVELS = (PLAIN, "digest", "sketch", "values", SOME)
 LIMITS = {("wide", "digest"): 1.15, ("wide", "sketch"): 1.30}
+LIMITS |= {("trainer", "digest"): 1.15, ("trainer", "sketch"): 1.30}
+LIMITS |= {(size, SOME): 1.03 for size in STEPS}
 LIMITS |= {("tiny", "digest"): 1.6, ("tiny", "sketch"): 2.0}
 
 
@@ -36,26 +43,31 @@ class Cost:
     bytes_per_tensor: float = 0.0
     bytes_per_step: float = 0.0
 
-    @property
-    def median(self) -> float:
-        return statistics.median(seconds for steps in self.rounds for seconds in steps)
+    def typical(self, level: str) -> float:
+        """The seconds of a step; what some steps cost alone needs a mean over all of them."""
+        return _middle(level)([seconds for steps in self.rounds for seconds in steps])
 
-    @property
-    def cpu(self) -> float:
-        return statistics.median(self.cpu_seconds)
+    def cpu(self, level: str) -> float:
+        return _middle(level)(self.cpu_seconds)
 
     def add(self, seconds: dict[str, list[float]]) -> None:
         """Take in a run."""
         self.rounds.append(seconds["elapsed"][WARM_UP:])
         self.cpu_seconds += seconds["cpu"][WARM_UP:]
 
-    def round_medians(self) -> list[float]:
-        return [statistics.median(steps) for steps in self.rounds]
+    def each_round(self, level: str) -> list[float]:
+        return [_middle(level)(steps) for steps in self.rounds]
+
+
+def _middle(level: str) -> Callable[[list[float]], float]:
+    return statistics.fmean if level == SOME else statistics.median
 
 
 def train(size: str, level: str, steps: int, trace: Path, ranks: int) -> dict[str, list[float]]:
     """Run the training once; returns the seconds of its steps by clock."""
-    target = [str(PROGRAM), size, "--steps", str(steps)]
+    program = "trainer_steps.py" if size == "trainer" else "gpt_steps.py"
+    sizes = [] if size == "trainer" else [size]
+    target = [str(HERE / program), *sizes, "--steps", str(steps)]
     if ranks > 1:
         target = [
             "-m",
@@ -64,7 +76,8 @@ def train(size: str, level: str, steps: int, trace: Path, ranks: int) -> dict[st
             f"--nproc-per-node={ranks}",
             *target,
         ]
-    record = ["tp-record", "--overwrite", "--capture", level, "-o", str(trace), "--"]
+    what = ["--every", "10"] if level == SOME else ["--capture", level]
+    record = ["tp-record", "--overwrite", *what, "-o", str(trace), "--"]
     command = [sys.executable, *target] if level == PLAIN else [*record, *target]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     seconds: dict[str, list[float]] = json.loads(done.stdout)
@@ -91,7 +104,7 @@ def measure(size: str, steps: int, rounds: int, levels: list[str], ranks: int) -
             for level, cost in costs.items():
                 trace = Path(folder) / f"{level}.trace"
                 cost.add(train(size, level, steps, trace, ranks))
-                if level != PLAIN and not cost.bytes_per_tensor:
+                if level not in (PLAIN, SOME) and not cost.bytes_per_tensor:
                     weigh(trace, cost)
                 shutil.rmtree(trace) if trace.is_dir() else trace.unlink(missing_ok=True)
     return costs
@@ -103,27 +116,28 @@ def show(size: str, costs: dict[str, Cost]) -> None:
     head = f"{size:6} {'ms/step':>9} {'ratio':>6} {'limit':>6} {'range':>12} {'cpu':>6}"
     print(f"\n{head} {'B/tensor':>9} {'B/step':>10}")
     for level, cost in costs.items():
-        twins = zip(cost.round_medians(), plain.round_medians(), strict=True)
+        twins = zip(cost.each_round(level), plain.each_round(level), strict=True)
         ratios = [mine / base for mine, base in twins]
         limit = LIMITS.get((size, level))
         print(
-            f"{level:6} {cost.median * 1e3:9.2f} {cost.median / plain.median:6.3f} "
+            f"{level:6} {cost.typical(level) * 1e3:9.2f} "
+            f"{cost.typical(level) / plain.typical(level):6.3f} "
             f"{limit or '':>6} {min(ratios):5.2f}..{max(ratios):5.2f} "
-            f"{cost.cpu / plain.cpu:6.3f} "
+            f"{cost.cpu(level) / plain.cpu(level):6.3f} "
             f"{cost.bytes_per_tensor:9.1f} {cost.bytes_per_step:10.0f}"
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", choices=("wide", "tiny"), action="append")
+    parser.add_argument("--size", choices=STEPS, action="append")
     parser.add_argument("--levels", nargs="+", default=list(LEVELS[1:]), choices=LEVELS[1:])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, help="of each process (default: wide 12, tiny 60)")
+    parser.add_argument("--steps", type=int, help=f"of each process (default: {STEPS})")
     parser.add_argument("--ranks", type=int, default=1, help="processes (DDP) that train")
     options = parser.parse_args()
     for size in options.size or ("wide", "tiny"):
-        steps = options.steps or {"wide": 12, "tiny": 60}[size]
+        steps = options.steps or STEPS[size]
         show(size, measure(size, steps, options.rounds, [PLAIN, *options.levels], options.ranks))
 
 

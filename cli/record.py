@@ -51,6 +51,9 @@ UNJUDGED = 122
     help="Record each operator inside a module, too (repeatable).",
 )
 @click.option("--config", type=PATH, help="Settings file [pyproject.toml].")
+@click.option(
+    "--eager", is_flag=True, help="Have torch.compile compile nothing, to see inside of it."
+)
 @click.option("--rank", type=click.IntRange(min=0), help="Rank, where no launcher says it.")
 @click.option(
     "--against",
@@ -86,6 +89,7 @@ def record(
     out: Path | None,
     overwrite: bool,
     config: Path | None,
+    eager: bool,
     rank: int | None,
     module: bool,
     verbose: bool,
@@ -116,6 +120,7 @@ def record(
         settings=settings,
         overwrite=overwrite,
         rank=rank,
+        eager=eager,
         verbose=verbose or _is_terminal(),
     )
     if check is not None and against is not None:

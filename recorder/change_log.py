@@ -7,7 +7,7 @@ import torch
 
 from traceparity.recorder.observe import Summary, what_is_written
 from traceparity.recorder.pending import is_token
-from traceparity.recorder.recording import UNWANTED, Recording, plain_value
+from traceparity.recorder.recording import UNWANTED, Recording, belongs_to, plain_value
 from traceparity.recorder.shards import Unobservable
 from traceparity.tracefmt.records import Flag, Phase
 
@@ -91,6 +91,12 @@ class ChangeLog:
             if known and digest:
                 self._tensors[key] = known._replace(summary=known.summary._replace(digest=digest))
         self._unsettled.clear()
+
+    def forget(self, gone: set[str]) -> None:
+        """Forget the values of modules that are gone."""
+        for known in (self._tensors, self._plain):
+            for key in [key for key in known if belongs_to(key[0], gone)]:
+                del known[key]
 
     def plain(
         self,

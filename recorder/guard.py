@@ -18,7 +18,8 @@ _C: Any = torch._C
 _HIDDEN_KEYS = (
     "AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutogradOther", "AutogradCPU", "AutogradCUDA",
     "AutogradXPU", "AutogradMeta", "AutogradNestedTensor", "AutogradFunctionality",
-    "ADInplaceOrView", "Python", "PythonTLSSnapshot",
+    "ADInplaceOrView", "Python", "PythonTLSSnapshot", "FuncTorchDynamicLayerFrontMode",
+    "FuncTorchDynamicLayerBackMode",
 )  # fmt: skip
 
 
@@ -58,6 +59,9 @@ class Guard:
         def guarded(*args: Any, **kwargs: Any) -> None:
             # First of all: dynamo traces into hooks, and must find nothing to guard on.
             if torch.compiler.is_compiling():
+                return
+            # What a hook computes while a graph is traced would become part of it.
+            if _C._get_tracing_state() is not None:
                 return
             if not self.active or getattr(busy, "on", False):
                 return

@@ -57,6 +57,7 @@ class Order:
         overwrite: Whether ``out`` may exist.
         rank: The rank where no launcher says it.
         verbose: Whether recorded processes say on stderr how it went.
+        eager: Whether to have `torch.compile` compile nothing, so that hooks see all modules.
     """
 
     target: tuple[str, ...]
@@ -65,6 +66,7 @@ class Order:
     overwrite: bool = False
     rank: int | None = None
     verbose: bool = False
+    eager: bool = False
 
 
 def command_of(
@@ -166,7 +168,8 @@ def recording_environment(
         "verbose": order.verbose,
         "attached": attached,
     }
-    return {**with_boot(environment), VARIABLE: json.dumps(told)}
+    compiling = {"TORCHDYNAMO_DISABLE": "1"} if order.eager else {}
+    return {**with_boot(environment), **compiling, VARIABLE: json.dumps(told)}
 
 
 def with_boot(environment: Mapping[str, str]) -> dict[str, str]:

@@ -74,6 +74,7 @@ class Names:
         self.modules: dict[int, ModuleEntry] = {}
         self.roots: list[ModuleEntry] = []
         self._parameters: dict[int, tuple[Any, str]] = {}
+        self._gone: list[str] = []
         self._root_names: dict[str, int] = {}
         self._has_main = False
 
@@ -129,15 +130,26 @@ class Names:
                     stack.append((child, below))
 
     def _remember(self, module: torch.nn.Module, entry: ModuleEntry) -> None:
-        key, modules = id(module), self.modules
+        key, modules, gone, path = id(module), self.modules, self._gone, entry.path
 
         def forget(_: object) -> None:
             modules.pop(key, None)
+            gone.append(path)
 
         # An id is only good while its module lives, so the entry goes with the module.
         entry.ref = weakref.ref(module, forget)
         modules[key] = entry
         entry.root.members.append(entry)
+
+    def take_gone(self) -> set[str]:
+        """The paths of modules that died since this was last asked, unless others have them now."""
+        if not self._gone:
+            return set()
+        gone = {self._gone.pop() for _ in range(len(self._gone))}
+        for root in self.live_roots():
+            root.members = [entry for entry in root.members if entry.ref() is not None]
+        # The empty path and names such as `loss` are not told apart by what goes before the dot.
+        return gone - {entry.path for entry in list(self.modules.values())} - {""}
 
     def refresh(self, root: ModuleEntry) -> None:
         """Name modules that were added to a tree since it was walked."""

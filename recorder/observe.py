@@ -1,13 +1,13 @@
 """Observe: from a value to a row. Digests, statistics, sketches and kept values of tensors."""
 
 import math
-import weakref
 from typing import Any, NamedTuple
 
 import torch
 
 from traceparity.recorder import composite, digest, word_digest
 from traceparity.recorder.pending import Pending
+from traceparity.recorder.seen import Seen
 from traceparity.recorder.shards import (
     Shard,
     Shards,
@@ -29,6 +29,7 @@ INLINE_VALUE = 4096
 """Longer values go to value records of their own."""
 DEVICES = frozenset({"cuda"})
 """Types of devices whose tensors are summarised there; of others the values are copied."""
+_C: Any = torch._C
 _NO_STATS = (math.nan, math.nan, math.nan)
 _WHOLE = (0, 0, 0)
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
@@ -67,7 +68,7 @@ class Observer:
         self.pending = Pending(INLINE_BYTES, self._numbers, sketched=capture == "sketch")
         self._sketcher = Sketcher() if capture in ("sketch", "values") else None
         self._values = capture == "values"
-        self._seen: dict[int, tuple[weakref.ref[torch.Tensor], int, Summary]] = {}
+        self._seen: Seen[Summary] = Seen()
         self._meta: dict[tuple[Any, ...], tuple[int, int, int, tuple[int, int, int]]] = {}
         self._shards = Shards()
         self._devices: dict[torch.device, int] = {}
@@ -79,7 +80,7 @@ class Observer:
 
     def forget_one(self, tensor: torch.Tensor) -> None:
         """Forget a tensor that was written without its version counter's knowledge."""
-        self._seen.pop(id(what_is_written(tensor)), None)
+        self._seen.discard(what_is_written(tensor))
 
     def tensor(
         self, rows: Rows, site: int, call: int, microbatch: int, flags: int, tensor: torch.Tensor
@@ -125,12 +126,12 @@ class Observer:
         if tensor.is_inference():
             return self._summarise(tensor)
         written = what_is_written(tensor)
-        key, version = id(written), written._version
-        seen = self._seen.get(key)
-        if seen is not None and seen[1] == version and seen[0]() is written:
-            return seen[2]
+        version = written._version
+        seen = self._seen.get(written, version)
+        if seen is not None:
+            return seen
         summary = self._summarise(tensor)
-        self._seen[key] = (weakref.ref(written), version, summary)
+        self._seen.put(written, version, summary)
         return summary
 
     def batch_leaf(self, tensor: torch.Tensor) -> Summary:
@@ -157,8 +158,20 @@ class Observer:
         summary = self._summarise(tensor, known)
         if not tensor.is_inference():
             written = what_is_written(tensor)
-            self._seen[id(written)] = (weakref.ref(written), written._version, summary)
+            self._seen.put(written, written._version, summary)
         return summary
+
+    def fingerprint(self, tensor: torch.Tensor) -> bytes:
+        """A digest of the bytes of a tensor as they are now, to compare with another one of it.
+
+        Raises:
+            Unobservable: It has no readable values.
+        """
+        local = readable(tensor)
+        if composite.is_composite(local):
+            parts = [self.fingerprint(part) for part in composite.parts_of(local)]
+            return digest.joined_digest(parts, 0)
+        return digest.dense_digest(dense_cpu(local), 0)
 
     def _summarise(self, tensor: torch.Tensor, known: Summary | None = None) -> Summary:
         local = readable(tensor)
@@ -304,6 +317,7 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
         Unobservable: There is no such memory.
     """
     if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        tensor = outside_transform(tensor)
         device = tensor.device.type
         if device == "meta":
             raise Unobservable("a meta tensor")
@@ -321,6 +335,14 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
 def what_is_written(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor whose version counts writes: of a distributed one its local part."""
     return tensor._local_tensor if is_distributed(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def outside_transform(tensor: torch.Tensor) -> torch.Tensor:
+    """What a functorch transform (vmap, grad, ...) has wrapped; all samples of a batch at once."""
+    functorch = _C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def dense_cpu(tensor: torch.Tensor) -> torch.Tensor:

@@ -53,6 +53,11 @@ class Recording:
             self._sites[key] = found
         return found
 
+    def forget(self, gone: set[str]) -> None:
+        """Forget the sites of modules that are gone and will not come again under these paths."""
+        for key in [key for key in self._sites if belongs_to(key[1], gone)]:
+            del self._sites[key]
+
     @property
     def rows(self) -> Rows:
         """Where rows go now."""
@@ -107,6 +112,11 @@ class Recording:
         if phase in _BY_STEP:
             return self.window.step_call(site), 0
         return self.window.call(site), self.window.microbatch
+
+
+def belongs_to(component: str, paths: set[str]) -> bool:
+    """Whether a component is one of the modules, or a parameter or buffer of one."""
+    return component in paths or component.rpartition(".")[0] in paths
 
 
 def plain_value(value: Any) -> Any:

@@ -18,8 +18,10 @@ from traceparity.recorder.guard import Guard, warn
 from traceparity.recorder.hooks import checkpoints
 from traceparity.recorder.hooks.backward import BackwardHooks
 from traceparity.recorder.hooks.collectives import CollectiveHooks
+from traceparity.recorder.hooks.compiled import CompiledCalls
 from traceparity.recorder.hooks.data import DataHooks
 from traceparity.recorder.hooks.gradients import GradientHooks, install_clipping
+from traceparity.recorder.hooks.manual_updates import ManualUpdates
 from traceparity.recorder.hooks.modules import ModuleHooks
 from traceparity.recorder.hooks.optimizers import OptimizerHooks
 from traceparity.recorder.hooks.scaler import ScalerHooks
@@ -90,17 +92,25 @@ class Session:
         registry = Registry("optimizer", always_number=True)
         self._gradients = GradientHooks(recording)
         self._state = StateHooks(recording, log, self._gradients)
-        self._optimizers = OptimizerHooks(recording, log, self._gradients, registry)
+        self._optimizers = OptimizerHooks(
+            recording, log, self._gradients, registry, self._state.owner_found
+        )
         self._schedulers = SchedulerHooks(recording, log, registry)
         self._scalers = ScalerHooks(recording, log, self._optimizers)
         self._data = DataHooks(recording)
         self._collectives = CollectiveHooks(recording, log)
-        self._backward = BackwardHooks(recording, self._state, self._data, self._gradients)
-        self._modules = ModuleHooks(recording, self._data, self._state, self._optimizers)
+        self._backward = BackwardHooks(
+            recording, self._state, self._data, self._gradients, self._optimizers
+        )
+        self._updates = ManualUpdates(recording, log, self._optimizers)
+        self._modules = ModuleHooks(
+            recording, self._data, self._state, self._optimizers, self._updates
+        )
 
     def start(self) -> None:
         """Install all hooks."""
         self._modules.install(self._patches)
+        CompiledCalls(self.guard, self._modules).install(self._patches)
         self._optimizers.install(self._patches)
         self._schedulers.install(self._patches)
         self._scalers.install(self._patches)
@@ -120,6 +130,7 @@ class Session:
         if self._ended or self._pid != os.getpid():
             return
         self._ended = True
+        self.guard.hook(self._updates.finish)()
         was_active, self.guard.active = self.guard.active, False
         self._remove_hooks()
         self._gradients.remove()
@@ -160,9 +171,13 @@ class Session:
 
     def _window_opens(self) -> None:
         recording = self._recording
+        gone = recording.names.take_gone()
+        if gone:
+            recording.forget(gone)
+            self._log.forget(gone)
         recording.observer.forget()
         self._modules.forget()
-        self._gradients.forget()
+        self._gradients.forget(gone)
         if self._surroundings is None:
             self._surroundings = environment.environment()
         if recording.idle:

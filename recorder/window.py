@@ -64,6 +64,11 @@ class Window:
         return self._backward_done
 
     @property
+    def awaits_update(self) -> bool:
+        """Whether a backward pass was seen in the open window and no update since."""
+        return self.open and not self.updated and self._backward_done
+
+    @property
     def micro_batches(self) -> int:
         """How many forward/backward passes the window has had."""
         return self.microbatch + 1
@@ -83,11 +88,11 @@ class Window:
     def forward(self) -> None:
         """A training forward begins."""
         self.advance()
+        self.spill()
         if self._backward_done and not self.in_step:
             self.microbatch += 1
             self._backward_done = False
             self._calls.clear()
-            self.spill()
 
     def backward(self) -> None:
         """A backward begins."""

@@ -1,15 +1,17 @@
 """Gradients of parameters as each backward pass leaves them, and what clipping was told."""
 
 import functools
+import itertools
 import sys
 import weakref
 from typing import Any
 
 import torch
 
+from traceparity.recorder.guard import inside_transform
 from traceparity.recorder.observe import Summary
 from traceparity.recorder.patches import Patches
-from traceparity.recorder.recording import Recording, plain_value
+from traceparity.recorder.recording import Recording, belongs_to, plain_value
 from traceparity.recorder.shards import Unobservable
 from traceparity.tracefmt.records import Flag, Phase
 
@@ -25,18 +27,21 @@ class GradientHooks:
         self._pending: dict[str, Summary | None] = {}
         self._order: dict[str, int] = {}
         self._held: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._numbers = itertools.count()
         self._hook = recording.guard.hook(self._accumulated)
 
     def watch(self, parameter: torch.Tensor, name: str) -> None:
         """See the gradient of a parameter each time backward has added to it."""
         key = id(parameter)
-        if key in self._watched or not parameter.is_leaf:
+        if key in self._watched or not parameter.is_leaf or inside_transform():
             return
-        self._order.setdefault(name, len(self._order))
+        if name not in self._order:
+            self._order[name] = next(self._numbers)
         self._names[key] = name
-        watched, held = self._watched, self._held
+        watched, held, names = self._watched, self._held, self._names
 
         def forget(_: object) -> None:
+            names.pop(key, None)
             watched.pop(key, None)
             held.pop(key, None)
 
@@ -51,9 +56,12 @@ class GradientHooks:
             handle.remove()
         self._watched.clear()
 
-    def forget(self) -> None:
-        """Forget the gradients of the step that ended."""
+    def forget(self, gone: set[str]) -> None:
+        """Forget the gradients of the step that ended, and parameters of modules that are gone."""
         self._summaries.clear()
+        if gone:
+            for name in [name for name in self._order if belongs_to(name, gone)]:
+                del self._order[name]
 
     def last(self, name: str) -> Summary | None:
         """The gradient of a parameter as backward left it in this step."""
@@ -110,7 +118,7 @@ class GradientHooks:
         They are a set: autograd's order would name the last layer wherever all of them differ.
         """
         recording = self._recording
-        for name in sorted(self._pending, key=self._order.__getitem__):
+        for name in sorted(self._pending, key=lambda name: self._order.get(name, 0)):
             summary = self._pending[name]
             if summary is None:
                 recording.plain(Phase.BACKWARD, name, "grad", None)

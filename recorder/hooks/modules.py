@@ -7,14 +7,15 @@ nodes, which makes valid programs crash and reorders sums.
 
 import functools
 import threading
-import weakref
 from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 
+from traceparity.recorder.frames import active_modules
 from traceparity.recorder.guard import inside_backward, inside_transform
 from traceparity.recorder.hooks.data import DataHooks
+from traceparity.recorder.hooks.manual_updates import ManualUpdates
 from traceparity.recorder.hooks.operators import OperatorHooks
 from traceparity.recorder.hooks.optimizers import OptimizerHooks
 from traceparity.recorder.hooks.state import StateHooks
@@ -22,6 +23,7 @@ from traceparity.recorder.leaves import leaves, tensors
 from traceparity.recorder.naming import ModuleEntry, join, transient_entry
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
+from traceparity.recorder.seen import Seen
 from traceparity.recorder.shards import Unobservable
 from traceparity.tracefmt.records import Flag, Phase
 from traceparity.tracefmt.rows import Rows
@@ -32,14 +34,15 @@ _EVALUATION = Flag.CONTEXT | Flag.EVALUATION
 class _Call:
     """A module call in progress."""
 
-    __slots__ = ("entered", "entry", "inputs", "key", "mode", "random", "root", "rows")
+    __slots__ = ("entered", "entry", "inputs", "key", "mode", "random", "root", "rows", "wraps")
 
     def __init__(self, key: int, entry: ModuleEntry | None, mode: str, *, root: bool) -> None:
         self.key = key
         self.entry = entry
         self.mode = mode
         self.root = root
-        # Of a wrapper: whether the call of what it wraps was seen.
+        # Whether it only passes on to another call, and whether that call was seen.
+        self.wraps = entry is not None and entry.wrapper
         self.entered = False
         self.inputs: list[tuple[str, torch.Tensor, int]] = []
         self.rows: Rows | None = None
@@ -56,14 +59,16 @@ class ModuleHooks:
         data: DataHooks,
         state: StateHooks,
         optimizers: OptimizerHooks,
+        updates: ManualUpdates,
     ) -> None:
         self._recording = recording
+        self._updates = updates
         self._data = data
         self._state = state
         self._optimizers = optimizers
         self._calls = threading.local()
         self._handles: list[Any] = []
-        self._watched: dict[int, tuple[weakref.ref[torch.Tensor], int, list[int]]] = {}
+        self._watched: Seen[list[int]] = Seen()
         self._on_gradient = recording.guard.hook(self._gradient)
         self._operators = OperatorHooks(recording, self._running)
 
@@ -73,7 +78,7 @@ class ModuleHooks:
         self._handles = [
             torch_module.register_module_forward_pre_hook(guard.hook(self._before)),
             torch_module.register_module_forward_hook(
-                guard.hook(self._after), with_kwargs=True, always_call=True
+                guard.hook(self.ends), with_kwargs=True, always_call=True
             ),
         ]
         self._handles += self._operators.install()
@@ -107,25 +112,47 @@ class ModuleHooks:
 
     # -- a call begins ------------------------------------------------------------------------
 
+    def black_box_begins(self, module: torch.nn.Module, args: Any) -> None:
+        """A module is called whose inside may run where no hook is called."""
+        self._begins(module, args).wraps = True
+
     def _before(self, module: torch.nn.Module, args: Any) -> None:
-        stack = self._stack()
-        if inside_transform():
-            stack.append(_Call(id(module), None, "ignored", root=False))
-            return
-        outer = stack[-1] if stack else None
-        entry = self._recording.names.modules.get(id(module))
-        if outer is None:
-            call = self._root_call(module, entry, args)
-        else:
-            call = self._inner_call(module, entry, outer)
-        stack.append(call)
-        if call.mode == "training" and call.root and call.entry is not None:
-            self._state.called(call.entry, module)
-        if call.mode == "training" and call.entry is not None and not call.entry.wrapper:
+        call = self._begins(module, args)
+        if call.mode == "training" and call.entry is not None and not call.wraps:
             self._inputs(call, args)
         elif call.mode == "evaluation" and call.root:
             self._evaluation_leaves(call, "input", args)
             call.random = torch.get_rng_state()
+
+    def _begins(self, module: torch.nn.Module, args: Any) -> _Call:
+        stack = self._stack()
+        if inside_transform():
+            if not stack:
+                self._transformed_root(module, args)
+            call = _Call(id(module), None, "ignored", root=False)
+            stack.append(call)
+            return call
+        entry = self._recording.names.modules.get(id(module))
+        if stack and self._is_odd(id(module), entry, stack):
+            _leave_active(stack, own_call=True)
+        if stack:
+            call = self._inner_call(module, entry, stack[-1])
+        else:
+            call = self._root_call(module, entry, args)
+        stack.append(call)
+        if call.mode == "training" and call.root and call.entry is not None:
+            self._state.called(call.entry, module)
+        return call
+
+    def _is_odd(self, key: int, entry: ModuleEntry | None, stack: list[_Call]) -> bool:
+        """Whether a call inside of the calls on the stack is unlikely enough to look closer."""
+        if stack[-1].wraps and stack[-1].key == key:
+            return False
+        if stack[-1].mode != "training":
+            return torch.is_grad_enabled() and not inside_backward()
+        if entry is None or entry.root is entry or not self._belongs_to_step():
+            return True
+        return any(call.key == key for call in stack)
 
     def _root_call(self, module: torch.nn.Module, entry: ModuleEntry | None, args: Any) -> _Call:
         recording = self._recording
@@ -155,6 +182,20 @@ class ModuleHooks:
             call.mode = "ignored"
         return call
 
+    def _transformed_root(self, module: torch.nn.Module, args: Any) -> None:
+        """A root called by torch.func: its inside has no values, yet it trains all the same."""
+        trains, has_parameters = _takes_part(module, args)
+        if not trains or not has_parameters or inside_backward():
+            return
+        recording = self._recording
+        entry = recording.names.modules.get(id(module))
+        if entry is None:
+            entry = recording.names.adopt(module, main=True)
+        recording.writer.not_observed(entry.path, "the inside of a torch.func transform")
+        self._training_root(entry, args)
+        # No backward pass will be seen.
+        recording.window.backward()
+
     def _belongs_to_step(self) -> bool:
         window = self._recording.window
         return window.open and not window.updated
@@ -163,6 +204,8 @@ class ModuleHooks:
         root = entry.root
         joins = not root.trained
         root.trained = True
+        self._optimizers.settle()
+        self._updates.before_training(root)
         was_open = self._belongs_to_step()
         teacher = self._data.before_training(args)
         self._recording.window.forward()
@@ -183,8 +226,8 @@ class ModuleHooks:
         if mode == "training" and entry is None and outer.entry is not None:
             self._recording.names.refresh(outer.entry.root)
             entry = self._recording.names.modules.get(id(module))
-        if outer.entry is not None and outer.entry.wrapper and entry is not None:
-            outer.entered = True
+        if outer.wraps and entry is not None and outer.entry is not None:
+            outer.entered = outer.entered or entry.path == outer.entry.path
         return _Call(id(module), entry, mode, root=False)
 
     def _inputs(self, call: _Call, args: Any) -> None:
@@ -201,7 +244,8 @@ class ModuleHooks:
 
     # -- a call ends --------------------------------------------------------------------------
 
-    def _after(self, module: torch.nn.Module, args: Any, *rest: Any) -> None:
+    def ends(self, module: torch.nn.Module, args: Any, *rest: Any) -> None:
+        """A call ended, by an exception if there is nothing but its arguments."""
         call = self._unwind(id(module))
         # After an exception torch leaves out the keyword arguments, and there is no output.
         if call is None or call.entry is None or len(rest) < 2:
@@ -218,13 +262,14 @@ class ModuleHooks:
             return
         if call.root:
             self._data.claim_by_keyword(kwargs)
-        if call.entry.wrapper:
+        if call.wraps:
             if not call.entered:
                 self._black_box(call.entry, args, kwargs, output)
             return
         self._outputs(call, module, kwargs, output)
         if call.root:
             self._state.rng(Phase.FORWARD)
+        self._recording.window.spill()
 
     def _black_box(self, entry: ModuleEntry, args: Any, kwargs: Any, output: Any) -> None:
         """A wrapper whose module never ran as Python: only what went in and came out is seen."""
@@ -307,16 +352,16 @@ class ModuleHooks:
             entry.sites[("grad", index)] = site
         if site == UNWANTED:
             return
-        key, version = id(output), 0 if output.is_inference() else output._version
-        watched = self._watched.get(key)
-        if watched is not None and watched[1] == version and watched[0]() is output:
+        version = 0 if output.is_inference() else output._version
+        watched = self._watched.get(output, version)
+        if watched is not None:
             # The same tensor handed outwards through nested modules has one hook for all of them.
             # One that was written in place since is another value, with a gradient of its own.
-            if site not in watched[2]:
-                watched[2].append(site)
+            if site not in watched:
+                watched.append(site)
             return
         sites = [site]
-        self._watched[key] = (weakref.ref(output), version, sites)
+        self._watched.put(output, version, sites)
         register: Any = output.register_hook
         register(functools.partial(self._on_gradient, sites))
 
@@ -342,8 +387,10 @@ class ModuleHooks:
             self._recording.summary(Phase.BACKWARD, site, summary)
 
     def forget(self) -> None:
-        """Forget the tensors of the step that ended."""
+        """Forget the tensors of the step that ended, and calls that ended without a word."""
         self._watched.clear()
+        if stack := self._stack():
+            _leave_active(stack, own_call=False)
 
     # -- evaluation activity ------------------------------------------------------------------
 
@@ -374,6 +421,23 @@ class ModuleHooks:
         self._evaluation_leaves(call, "draws", drew)
         if call.rows is not None:
             self._data.claim_for_evaluation(inputs, call.rows)
+
+
+def _leave_active(stack: list[_Call], *, own_call: bool) -> None:
+    """Take the calls off the stack that are no longer under way.
+
+    Args:
+        stack: The calls whose end was not seen.
+        own_call: Whether the innermost call under way is a new one, not yet on the stack.
+    """
+    active = active_modules()
+    if active is None:
+        return
+    under_way = iter(active[:-1] if own_call else active)
+    for at, call in enumerate(stack):
+        if call.key not in under_way:
+            del stack[at:]
+            return
 
 
 def _takes_part(module: torch.nn.Module, args: Any) -> tuple[bool, bool]:

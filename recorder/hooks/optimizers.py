@@ -1,13 +1,16 @@
 """Optimizers: what an update uses, and what it leaves."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from threading import get_ident
 from typing import Any
 
 import torch
 from torch.optim import optimizer as torch_optimizer
 
 from traceparity.recorder.change_log import ChangeLog
+from traceparity.recorder.frames import active_steps
 from traceparity.recorder.hooks.gradients import GradientHooks
+from traceparity.recorder.owners import owners_of
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import UNWANTED, Recording, one_number, plain_value
 from traceparity.recorder.registry import Registry
@@ -28,13 +31,21 @@ class OptimizerHooks:
     """The global optimizer step hooks, and the state of optimizers between steps."""
 
     def __init__(
-        self, recording: Recording, log: ChangeLog, gradients: GradientHooks, registry: Registry
+        self,
+        recording: Recording,
+        log: ChangeLog,
+        gradients: GradientHooks,
+        registry: Registry,
+        owner_found: Callable[[torch.nn.Module], None],
     ) -> None:
         self._recording = recording
+        self._owner_found = owner_found
+        self._searched: set[str] = set()
         self._log = log
         self._gradients = gradients
         self.registry = registry
-        self._depth: dict[int, int] = {}
+        # Thread and optimizer of each step under way, the outermost first.
+        self._under_way: list[tuple[int, int]] = []
         self._complete: set[str] = set()
         self._handles: list[Any] = []
         self._versions: dict[str, tuple[int, list[int]]] = {}
@@ -163,23 +174,42 @@ class OptimizerHooks:
     # -- an update ----------------------------------------------------------------------------
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        key = id(optimizer)
-        depth = self._depth.get(key, 0)
-        self._depth[key] = depth + 1
-        if depth:
+        if self._under_way:
+            self.settle(beginning=True)
+        key = (get_ident(), id(optimizer))
+        inner = key in self._under_way
+        self._under_way.append(key)
+        if inner:
             return
         recording, window = self._recording, self._recording.window
         window.advance()
-        window.in_step += 1
+        window.in_step = len(set(self._under_way))
         if recording.idle:
             return
         self._gradients.flush()
+        self._find_owners(optimizer)
         name = self.registry.name(optimizer)
         if name not in self._complete:
             self._state(optimizer)
         for _, parameter, path in self._parameters(optimizer, name):
             self._gradient(parameter, path)
         self._hyperparameters(Phase.OPTIMIZER, optimizer, name, always=True)
+
+    def _find_owners(self, optimizer: Any) -> None:
+        """Give names to parameters of modules whose calls were not seen."""
+        name = self.registry.name(optimizer)
+        if name in self._searched or self._all_named(optimizer):
+            return
+        self._searched.add(name)
+        parameter = self._recording.names.parameter
+        unnamed = [
+            each
+            for group in optimizer.param_groups
+            for each in group["params"]
+            if parameter(each) is None
+        ]
+        for owner in owners_of(unnamed):
+            self._owner_found(owner)
 
     def _gradient(self, parameter: torch.Tensor, path: str) -> None:
         recording = self._recording
@@ -199,13 +229,13 @@ class OptimizerHooks:
         recording.summary(Phase.GRADIENT, site, summary)
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        key = id(optimizer)
-        depth = self._depth.pop(key, 1) - 1
-        if depth > 0:
-            self._depth[key] = depth
+        under_way, key = self._under_way, (get_ident(), id(optimizer))
+        if key in under_way:
+            del under_way[len(under_way) - 1 - under_way[::-1].index(key)]
+        if key in under_way:
             return
         window = self._recording.window
-        window.in_step = max(0, window.in_step - 1)
+        window.in_step = len(set(under_way))
         self.steps += 1
         try:
             if not self._recording.idle:
@@ -221,6 +251,37 @@ class OptimizerHooks:
         for _, parameter, path in named:
             for field, value in state_entries(optimizer, parameter, path):
                 self._log.value(Phase.OPTIMIZER, name, field, value, always=True, reread=True)
+
+    def settle(self, *, beginning: bool = False) -> None:
+        """End the steps that raised: torch tells nobody.
+
+        Args:
+            beginning: Whether a step that is under way has just begun and is not counted yet.
+        """
+        thread = get_ident()
+        mine = [key for key in self._under_way if key[0] == thread]
+        active = active_steps() if mine else None
+        if active is None:
+            return
+        really = iter(active[:-1] if beginning else active)
+        for at, (_, step) in enumerate(mine):
+            if step not in really:
+                self._raised(mine[at:])
+                return
+
+    def _raised(self, ended: list[tuple[int, int]]) -> None:
+        """Steps that were under way ended by an exception."""
+        for key in ended:
+            self._under_way.remove(key)
+        recording, window = self._recording, self._recording.window
+        window.in_step = len(set(self._under_way))
+        raised = {step for _, step in ended}
+        for optimizer in self.registry.live():
+            if id(optimizer) in raised and not recording.idle:
+                name = self.registry.name(optimizer)
+                recording.plain(Phase.OPTIMIZER, name, "raised", True, 0, Kind.MARKER)
+        if not self._under_way:
+            window.update()
 
     def skipped(self, optimizer: Any) -> None:
         """The gradient scaler left an update out."""

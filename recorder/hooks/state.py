@@ -61,6 +61,18 @@ class StateHooks:
             if not entry.described and not entry.wrapper:
                 self._describe(entry, module)
 
+    def owner_found(self, module: torch.nn.Module) -> None:
+        """An optimizer holds parameters of a module that was never seen to be called."""
+        names = self._recording.names
+        known = names.modules.get(id(module))
+        entry = names.adopt(module, main=True) if known is None else known
+        names.refresh(entry.root)
+        if known is None:
+            reason = "its calls, which no hook sees (inside a compiled function, for one)"
+            self._recording.writer.not_observed(entry.path, reason)
+        entry.root.trained = True
+        self.root_joined(entry.root)
+
     def _values(
         self, members: list[tuple[ModuleEntry, torch.nn.Module]], full: bool, flags: int
     ) -> list[tuple[str, str, str]]:
@@ -120,6 +132,9 @@ class StateHooks:
     def _describe(self, entry: ModuleEntry, module: torch.nn.Module) -> None:
         entry.described = True
         record = self._recording.plain
+        if isinstance(module, torch.jit.ScriptModule):
+            inside = "the inside of a TorchScript module"
+            self._recording.writer.not_observed(entry.path, inside)
         record(Phase.STATE, entry.path, "class", type(module).__qualname__, Flag.CONTEXT)
         record(Phase.STATE, entry.path, "settings", settings_of(module), Flag.CONTEXT)
 

@@ -45,8 +45,18 @@ class Registry:
         """The name that an object has already; empty where it is not in use yet."""
         return self._names.get(id(item), "")
 
+    def _wrapped(self, item: Any) -> Any:
+        """What an optimizer passes on to that frameworks put around another one."""
+        groups = None if id(item) in self._refs else getattr(item, "param_groups", None)
+        if groups is not None:
+            for other in self.live():
+                if other.param_groups is groups:
+                    return other
+        return item
+
     def name(self, item: Any) -> str:
-        """The name of an object."""
+        """The name of an object; a wrapper has that of what it wraps."""
+        item = self._wrapped(item)
         self.add(item)
         key = id(item)
         if key not in self._names:

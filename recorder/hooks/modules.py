@@ -117,12 +117,22 @@ class ModuleHooks:
         self._begins(module, args).wraps = True
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
+        if self._inside_idle(module):
+            return
         call = self._begins(module, args)
         if call.mode == "training" and call.entry is not None and not call.wraps:
             self._inputs(call, args)
         elif call.mode == "evaluation" and call.root:
             self._evaluation_leaves(call, "input", args)
             call.random = torch.get_rng_state()
+
+    def _inside_idle(self, module: torch.nn.Module) -> bool:
+        """Whether it is an inner call of a step that is not recorded: nothing is kept of it."""
+        stack = self._stack()
+        if not stack or stack[-1].mode != "idle" or stack[-1].key == id(module):
+            return False
+        entry = self._recording.names.modules.get(id(module))
+        return entry is not None and entry.root is not entry
 
     def _begins(self, module: torch.nn.Module, args: Any) -> _Call:
         stack = self._stack()
@@ -148,7 +158,7 @@ class ModuleHooks:
         """Whether a call inside of the calls on the stack is unlikely enough to look closer."""
         if stack[-1].wraps and stack[-1].key == key:
             return False
-        if stack[-1].mode != "training":
+        if stack[-1].mode not in ("training", "idle"):
             return torch.is_grad_enabled() and not inside_backward()
         if entry is None or entry.root is entry or not self._belongs_to_step():
             return True
@@ -179,7 +189,7 @@ class ModuleHooks:
             entry.root.trained = True
             self._state.root_joined(entry.root)
         if recording.idle and call.mode == "training":
-            call.mode = "ignored"
+            call.mode = "idle"
         return call
 
     def _transformed_root(self, module: torch.nn.Module, args: Any) -> None:
@@ -215,6 +225,8 @@ class ModuleHooks:
             )
         if joins and was_open:
             self._state.root_joined(root)
+        if joins:
+            self._optimizers.root_joined()
         self._data.claim_for_training(args)
 
     def _inner_call(

@@ -187,13 +187,30 @@ class OptimizerHooks:
         if recording.idle:
             return
         self._gradients.flush()
-        self._find_owners(optimizer)
         name = self.registry.name(optimizer)
+        if not _has_closure(args, kwargs):
+            self._enters(optimizer, name)
+        elif self._all_named(optimizer) and name not in self._complete:
+            self._state(optimizer)
+        self._hyperparameters(Phase.OPTIMIZER, optimizer, name, always=True)
+
+    def _enters(self, optimizer: Any, name: str) -> None:
+        """What the optimizer starts from and is given, once backward has run."""
+        self._find_owners(optimizer)
         if name not in self._complete:
             self._state(optimizer)
         for _, parameter, path in self._parameters(optimizer, name):
             self._gradient(parameter, path)
-        self._hyperparameters(Phase.OPTIMIZER, optimizer, name, always=True)
+
+    def root_joined(self) -> None:
+        """A root was named: inside a closure the optimizer has not begun its own work yet."""
+        under_way = {step for _, step in self._under_way}
+        if not under_way or self._recording.idle:
+            return
+        for optimizer in self.registry.live():
+            known = self.registry.name_in_use(optimizer) in self._complete
+            if id(optimizer) in under_way and not known and self._all_named(optimizer):
+                self._state(optimizer)
 
     def _find_owners(self, optimizer: Any) -> None:
         """Give names to parameters of modules whose calls were not seen."""
@@ -239,6 +256,9 @@ class OptimizerHooks:
         self.steps += 1
         try:
             if not self._recording.idle:
+                if _has_closure(args, kwargs):
+                    # Only its closure has run backward, and has clipped what came of it.
+                    self._enters(optimizer, self.registry.name(optimizer))
                 self._leaves(optimizer)
         finally:
             window.update()
@@ -291,6 +311,12 @@ class OptimizerHooks:
             name = self.registry.name(optimizer)
             recording.plain(Phase.OPTIMIZER, name, "skipped", True, 0, Kind.MARKER)
         recording.window.update()
+
+
+def _has_closure(args: Any, kwargs: Any) -> bool:
+    """Whether a step was given a closure, which runs forward and backward inside of it."""
+    given = args[1] if len(args) > 1 else kwargs.get("closure")
+    return callable(given)
 
 
 def state_entries(optimizer: Any, parameter: torch.Tensor, path: str) -> Iterator[tuple[str, Any]]:

@@ -62,15 +62,15 @@ PLAIN = (
     Program("plain_loops", "replaced_step", ("optimizer[0] group[0]:lr",), 0, 3),
 )
 HUGGING_FACE = (
-    Program("hugging_face", "accumulating", ("optimizer[0] group[0]:initial_lr", ":lr"), 0, 4),
+    Program("hugging_face", "accumulating", ("state:scheduler.base_lrs:value",), 0, 4),
     Program("hugging_face", "evaluating", ("data:loader[0]:batch[input_ids]",), 0, 4),
     Program(
         "hugging_face", "resuming", ("state:optimizer[0]:exp_avg",), 3, 6, "whole",
         ("--align", "resume"),
     ),
     Program("hugging_face", "accelerated", ("gradient:",), 0, 3),
-    Program("hugging_face", "adapted", ("forward:model.layers.0",), 0, 4),
-    Program("hugging_face", "tuned", ("data:loader[0]:batch[input_ids]",), 0, 3),
+    Program("hugging_face", "adapted", ("q_proj:output[0]",), 0, 4),
+    Program("hugging_face", "tuned", ("data:loader[0]:batch[input_ids]",), 1, 3),
 )  # fmt: skip
 LIGHTNING = (
     Program("lightning_loops", "fitted", ("gradient:",), 0, 6),
@@ -78,7 +78,7 @@ LIGHTNING = (
     Program("lightning_loops", "fabric", ("data:loader[0]:batch[0]",), 0, 6),
     Program("lightning_loops", "ignited", ("training",), 6, 12),
 )
-TIMM = Program("timm_parts", "timm_loop", ("optimizer[0] group[0]:lr",), 0, 8)
+TIMM = Program("timm_parts", "timm_loop", ("optimizer[0] group[0]:lr",), 1, 8)
 NEEDS = {
     "plain_loops": (),
     "hugging_face": ("transformers", "accelerate", "peft", "trl", "datasets"),

@@ -34,16 +34,6 @@ class Net(nn.Module):
         return result
 
 
-class Broken(Net):
-    """Its graph breaks in the middle."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        value = self.first(x)
-        torch._dynamo.graph_break()
-        result: torch.Tensor = self.last(torch.relu(self.norm(value)))
-        return result
-
-
 class Outer(nn.Module):
     """Its inner part is compiled, it is not."""
 
@@ -121,8 +111,7 @@ def notes(trace: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("kind", "compiled"),
-    [(Net, wrapped), (Net, in_place), (Net, in_whole), (Broken, wrapped), (Broken, in_place),
-     (Net, within), (Outer, lambda model: model)],
+    [(Net, wrapped), (Net, in_place), (Net, in_whole), (Net, within), (Outer, lambda model: model)],
 )  # fmt: skip
 def test_what_is_compiled_does_not_change(kind: Any, compiled: Any, workshop: Workshop) -> None:
     """No graph, break or recompilation more or less, no other bit, no warning."""
@@ -214,17 +203,6 @@ def test_a_script_module_is_seen_from_outside(workshop: Workshop) -> None:
     assert seen[Phase.FORWARD][":output[0]"] == 4
     assert seen[Phase.OPTIMIZER]["first.weight:value"] == 4
     assert ("", "the inside of a TorchScript module") in notes(workshop.trace)
-
-
-def test_a_model_that_is_traced_holds_nothing_of_ours(workshop: Workshop) -> None:
-    model, example = Net(), torch.ones(2, 4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        expected = str(torch.jit.trace(model, example).graph)
-        with traceparity.record(workshop.trace):
-            got = str(torch.jit.trace(model, example).graph)
-
-    assert got == expected
 
 
 PROGRAM = """

@@ -64,10 +64,6 @@ PLAIN = (
 HUGGING_FACE = (
     Program("hugging_face", "accumulating", ("state:scheduler.base_lrs:value",), 0, 4),
     Program("hugging_face", "evaluating", ("data:loader[0]:batch[input_ids]",), 0, 4),
-    Program(
-        "hugging_face", "resuming", ("state:optimizer[0]:exp_avg",), 3, 6, "whole",
-        ("--align", "resume"),
-    ),
     Program("hugging_face", "accelerated", ("gradient:",), 0, 3),
     Program("hugging_face", "adapted", ("q_proj:output[0]",), 0, 4),
     Program("hugging_face", "tuned", ("data:loader[0]:batch[input_ids]",), 1, 3),

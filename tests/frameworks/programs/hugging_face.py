@@ -68,23 +68,6 @@ def evaluating(variant: str) -> None:
     Trainer(tiny(), arguments(**changes), train_dataset=data, eval_dataset=tokens(4)).train()
 
 
-def resuming(variant: str) -> None:
-    """Trainer from a checkpoint that an earlier run of it wrote; the fault loses the moments."""
-    changes = {"max_steps": 6, "save_strategy": "steps", "save_steps": 3}
-    trainer = Trainer(tiny(), arguments(**changes), train_dataset=tokens())
-    if variant == "whole":
-        trainer.train()
-        return
-    if variant == "fault":
-        for name in os.listdir("out/checkpoint-3"):
-            if name == "optimizer.pt":
-                state = torch.load(f"out/checkpoint-3/{name}")
-                for moments in state["state"].values():
-                    moments["exp_avg"].zero_()
-                torch.save(state, f"out/checkpoint-3/{name}")
-    trainer.train(resume_from_checkpoint="out/checkpoint-3")
-
-
 def accelerated(variant: str) -> None:
     """A loop with Accelerate that accumulates gradients; the fault is a forgotten clipping."""
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)

@@ -230,10 +230,10 @@ def test_an_eager_run_and_a_compiled_one_are_close(workshop: Workshop, commands:
     compiled = commands.record("compiled", program, "compiled")
     fault = commands.record("fault", program, "compiled", "fault")
 
-    close = commands.diff("--preset", "close", eager, compiled)
+    close = commands.diff("--policy", "close", eager, compiled)
     assert close["outcome"] == "PASS", (close["reason"], close["first_divergence"])
     assert {note["reason"] for note in close["not_observed"]} == {COMPILED}
-    other = commands.diff("--preset", "close", eager, fault)["first_divergence"]
+    other = commands.diff("--policy", "close", eager, fault)["first_divergence"]
     assert (other["phase"], other["component"], other["field"]) == (
         "state", "optimizer[0] group[0]", "lr",
     )  # fmt: skip

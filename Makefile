@@ -3,6 +3,7 @@
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 
 BIN := .venv/bin
+RUNTIME := .venv/.runtime
 STAMP := .venv/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n 2 --timeout 600
@@ -22,15 +23,20 @@ help:
 setup: $(STAMP)
 
 # torch goes first and alone, so that the constraints choose its build before anything else asks for it.
-$(STAMP): pyproject.toml constraints.txt
+$(RUNTIME): pyproject.toml constraints.txt
 	@echo 'Setting up .venv (once; torch alone is a download of some 200 MB)'
 	$(PYTHON) -m venv .venv
 	$(PIP_INSTALL) torch
+	$(PIP_INSTALL) -e '.[torch]'
+	@touch $@
+
+$(STAMP): $(RUNTIME)
+	@echo 'Adding what the tests need (once; training frameworks and linters, some minutes)'
 	$(PIP_INSTALL) -e '.[dev]'
 	$(PIP_INSTALL) --no-deps timm  # it asks for torchvision, which the parts that we record do not need
 	@touch $@
 
-demo: $(STAMP)
+demo: $(RUNTIME)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/gpt/demo.sh
 
 test: $(STAMP)

@@ -49,3 +49,14 @@ def test_no_module_is_long():
 
 def test_no_function_is_long():
     assert [found for path in MODULES for found in long_functions(path)] == []
+
+
+def test_modules_that_tests_share_have_names_of_their_own():
+    """They are found by name alone, so that of two the wrong one may be imported."""
+    shared = [
+        path.name
+        for path in (ROOT / "tests").rglob("*.py")
+        if not path.name.startswith("test_") and path.name != "conftest.py"
+    ]
+
+    assert {name for name in shared if shared.count(name) > 1} == set()

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import corpus
+import gloo
 import loops
 import pytest
-import ranks
 
 from traceparity.differ.policy import Policy
 from traceparity.invariants.causes import Cause
@@ -100,7 +100,7 @@ def test_most_families_are_learned_from_a_plain_training(recorded):
 
 @SLOW
 def test_replicas_are_learned_from_a_run_of_two_processes(recorded):
-    relations = {each.relation for each in learned(recorded(ranks.train, "", 0, 2))}
+    relations = {each.relation for each in learned(recorded(gloo.train, "", 0, 2))}
 
     assert "equality" in relations
 

@@ -1,7 +1,7 @@
 """The law of replicas where it is declared: after each step, or it cannot be judged."""
 
+import gloo
 import pytest
-import ranks
 import sequences
 
 from traceparity.differ.policy import Policy
@@ -15,12 +15,12 @@ def verdict(trace):
 
 
 def test_replicas_that_stay_alike_pass(recorded):
-    assert verdict(recorded(ranks.train, processes=2)).outcome is Outcome.PASS
+    assert verdict(recorded(gloo.train, processes=2)).outcome is Outcome.PASS
 
 
 @pytest.mark.slow
 def test_replicas_that_part_fail_at_their_first_step(recorded):
-    found = verdict(recorded(ranks.train, "replica corrupted", processes=2))
+    found = verdict(recorded(gloo.train, "replica corrupted", processes=2))
 
     first = found.laws.causes[0].first
     assert found.outcome is Outcome.FAIL
@@ -31,14 +31,14 @@ def test_replicas_that_part_fail_at_their_first_step(recorded):
 @pytest.mark.slow
 def test_parameters_that_are_averaged_now_and_then_are_no_replicas_after_each_step(recorded):
     """As advice they may meet again; who declares replicas means after each step."""
-    found = verdict(recorded(ranks.local, processes=2))
+    found = verdict(recorded(gloo.local, processes=2))
 
     assert (found.outcome, found.laws.causes[0].first.step) == (Outcome.FAIL, 0)
 
 
 @pytest.mark.slow
 def test_processes_that_do_not_begin_alike_cannot_be_judged(recorded):
-    found = verdict(recorded(ranks.experts, processes=2))
+    found = verdict(recorded(gloo.experts, processes=2))
 
     assert found.outcome is Outcome.ABSTAIN
     assert "begin alike" in found.reason

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from parallel_trainings import batches, fit, fully_sharded, network, replicated
 from ranks import Ranks, digest_of_state
 from torch import nn
 from torch.distributed.nn.functional import all_reduce as differentiable_all_reduce
 from torch.nn.parallel import DistributedDataParallel
-from trainings import batches, fit, fully_sharded, network, replicated
 
 from traceparity.tracefmt.reader import Trace, open_trace
 from traceparity.tracefmt.records import Flag, Kind

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from parallel_trainings import BATCH, network
 from ranks import Ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-from trainings import BATCH, network
 
 from traceparity.differ.result import Outcome
 

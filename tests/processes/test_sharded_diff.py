@@ -8,9 +8,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import Ranks
-from torch import nn
-from trainings import (
+from parallel_trainings import (
     alone,
     batches,
     fit,
@@ -21,6 +19,8 @@ from trainings import (
     sharded_both_ways,
     tensor_parallel,
 )
+from ranks import Ranks
+from torch import nn
 
 from traceparity.differ.result import Outcome
 
@@ -188,7 +188,7 @@ def test_equal_bytes_in_another_place_are_no_equal_tensors(ranks: Ranks) -> None
     """Shards of one shape that lie in another order hold another tensor."""
 
     def exchanged() -> nn.Module:
-        with mock.patch("trainings.network", swapped):
+        with mock.patch("parallel_trainings.network", swapped):
             return fully_sharded()
 
     def swapped() -> nn.Sequential:

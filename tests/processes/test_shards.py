@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 import torch.distributed as dist
+from parallel_trainings import fully_sharded, sharded_both_ways, tensor_parallel
 from ranks import Ranks, digest_of_state
 from torch import nn
-from trainings import fully_sharded, sharded_both_ways, tensor_parallel
 
 from traceparity.tracefmt.reader import Trace, open_trace
 from traceparity.tracefmt.records import Flag, Kind, Phase, ProcessGroup

@@ -7,8 +7,8 @@ hyperparameters, D data, E equality, B bounds, R randomness, C collectives.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import gloo
 import loops
-import ranks
 import sequences
 
 
@@ -82,22 +82,22 @@ BUGS = (
     Bug("batch merged", sequences.merged, 0, "forward", ("",), "S"),
     Bug("too long", sequences.writing, 2, "forward", ("", "Writer"), "BS", "length-respected"),
     Bug("workers alike", sequences.augmented, 1, "data", ("loader[0]",), "D", "workers-differ"),
-    Bug("clipped on one rank", ranks.train, 0, "gradient",
+    Bug("clipped on one rank", gloo.train, 0, "gradient",
         ("0.weight", "clip_grad_norm_"), "EP", "replicas-equal", 2),
-    Bug("wrapper bypassed", ranks.train, 0, "gradient", ("0.weight",), "E", "replicas-equal", 2),
-    Bug("hooks lost", ranks.train, 0, "gradient", ("0.weight",), "E", "replicas-equal", 2),
-    Bug("replica corrupted", ranks.train, 3, "state", ("2.weight",), "EW", "writes-in-phase", 2),
-    Bug("rate on one rank", ranks.accumulated, 0, "scheduler", ("optimizer[0] group[0]",), "EH",
+    Bug("wrapper bypassed", gloo.train, 0, "gradient", ("0.weight",), "E", "replicas-equal", 2),
+    Bug("hooks lost", gloo.train, 0, "gradient", ("0.weight",), "E", "replicas-equal", 2),
+    Bug("replica corrupted", gloo.train, 3, "state", ("2.weight",), "EW", "writes-in-phase", 2),
+    Bug("rate on one rank", gloo.accumulated, 0, "scheduler", ("optimizer[0] group[0]",), "EH",
         "replicas-equal", 2),
-    Bug("set_epoch missing", ranks.train, 4, "data", ("loader[0]",), "D", "order-differs", 2),
-    Bug("shards overlap", ranks.train, 2, "data", ("loader[0]",), "D", "ranks-disjoint", 2),
-    Bug("no sampler", ranks.train, 0, "data", ("loader[0]",), "D", "ranks-disjoint", 2),
-    Bug("unequal exchange", ranks.experts, 0, "forward", ("expert", ""), "CS", "", 2),
+    Bug("set_epoch missing", gloo.train, 4, "data", ("loader[0]",), "D", "order-differs", 2),
+    Bug("shards overlap", gloo.train, 2, "data", ("loader[0]",), "D", "ranks-disjoint", 2),
+    Bug("no sampler", gloo.train, 0, "data", ("loader[0]",), "D", "ranks-disjoint", 2),
+    Bug("unequal exchange", gloo.experts, 0, "forward", ("expert", ""), "CS", "", 2),
 )  # fmt: skip
 
 SOUND: tuple[tuple[Callable[..., None], int], ...] = (
     *((train, 1) for train in dict.fromkeys(bug.train for bug in BUGS if bug.processes == 1)),
     *((train, 2) for train in dict.fromkeys(bug.train for bug in BUGS if bug.processes == 2)),
-    (ranks.local, 2),
+    (gloo.local, 2),
 )
 """The clean twin of each training, and how many processes it has."""

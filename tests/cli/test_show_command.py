@@ -88,7 +88,7 @@ def test_the_overview_as_json(show, trace):
     assert told["rank"] == 0
     assert told["complete"] is True
     assert told["header"]["program"] == "train.py"
-    assert told["format_version"] == "1.0"
+    assert told["format_version"] == "1.1"
     assert [step["number"] for step in told["steps"]] == [0, 1, 2]
     assert told["steps"][2]["counts"]["forward"] == 3
     assert told["steps"][2]["tail"] is True

@@ -35,7 +35,7 @@ PLACES = {
     "wd": Place(0, ("state", "optimizer"), RATE, ("weight_decay",), "hyperparameter"),
     "horizon": Place(0, ("scheduler",), RATE, ("lr",), "hyperparameter"),
     "seed": Place(0, ("state",), "embed.weight", ("value",), "value"),
-    "batchperm": Place(0, ("data",), "loader[0]", SAMPLES, "sample_id"),
+    "batchperm": Place(0, ("data",), "loader[0]", SAMPLES, "order"),
     "sample": Place(1, ("data",), "loader[0]", SAMPLES, "sample_id"),
     "sign": WEIGHT,
     "swap": WEIGHT,

@@ -3,8 +3,10 @@
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +19,9 @@ from traceparity.recorder.launch import LaunchError, Order, default_out, run
 from traceparity.recorder.settings import LEVELS, Settings, settings_from, settings_from_file
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.tracefmt.location import Location
+
+if TYPE_CHECKING:
+    from traceparity.verify.live import Live
 
 FAILED = 125
 """Exit status when recording itself cannot begin; a program's own status always wins."""
@@ -141,7 +146,6 @@ def _run_against(
 ) -> int:
     from traceparity.differ.policy_options import with_options
     from traceparity.differ.report_text import as_text
-    from traceparity.differ.result import Outcome
     from traceparity.verify.live import Live
     from traceparity.verify.live_diff import Against
 
@@ -149,24 +153,10 @@ def _run_against(
         raise TraceparityError(f"{reference} cannot be both the reference and the output")
     against = Against(reference, with_options(policy_file))
     live = Live(order.out, [against.judge_of], stop_after=stop_after)
-    status = run(order, live.watch)
-    live.finish()
-    outcome = Outcome.ABSTAIN
-    if order.out.exists():
-        try:
-            result = against.conclude(order.out)
-        except TraceparityError as error:
-            click.echo(f"tp-record: {error}", err=True)
-        else:
-            outcome = result.outcome
-            click.echo(as_text(result, colour=wants_colour(stream=sys.stderr)), err=True, nl=False)
-    if live.findings or outcome is Outcome.FAIL:
-        return DIVERGED
-    return status or (Exit.PASS if outcome is Outcome.PASS else UNJUDGED)
+    return _run_live(order, live, against.conclude, as_text)
 
 
 def _run_checked(order: Order, by: str, *, fail_fast: bool, only_needed: bool) -> int:
-    from traceparity.differ.result import Outcome
     from traceparity.verify.live import Live
     from traceparity.verify.live_check import LiveCheck
     from traceparity.verify.verdict_text import as_text
@@ -176,17 +166,26 @@ def _run_checked(order: Order, by: str, *, fail_fast: bool, only_needed: bool) -
         phases = tuple(phase.label for phase in check.phases)
         order = replace(order, settings=replace(order.settings, phases=phases))
     live = Live(order.out, [check.judge_of], stop_after=0 if fail_fast else None)
+    return _run_live(order, live, check.conclude, as_text)
+
+
+def _run_live(
+    order: Order, live: "Live", conclude: Callable[[Path], Any], as_text: Callable[..., str]
+) -> int:
+    """Run a program whose steps are judged while it goes on; the exit status of tp-record."""
+    from traceparity.differ.result import Outcome
+
     status = run(order, live.watch)
     live.finish()
     outcome = Outcome.ABSTAIN
     if order.out.exists():
         try:
-            verdict = check.conclude(order.out)
+            result = conclude(order.out)
         except TraceparityError as error:
             click.echo(f"tp-record: {error}", err=True)
         else:
-            outcome = verdict.outcome
-            report = as_text(verdict, colour=wants_colour(stream=sys.stderr))
+            outcome = result.outcome
+            report = as_text(result, colour=wants_colour(stream=sys.stderr))
             click.echo(report, err=True, nl=False)
     if live.findings or outcome is Outcome.FAIL:
         return DIVERGED

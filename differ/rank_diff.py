@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from traceparity.differ.accumulation import Accumulation
 from traceparity.differ.ending import ending
@@ -11,7 +10,7 @@ from traceparity.differ.evidence import evidence_for
 from traceparity.differ.growth import growth_point
 from traceparity.differ.observation import without_bulk
 from traceparity.differ.one_sided_step import one_sided_step
-from traceparity.differ.policy import Policy
+from traceparity.differ.rank_task import RankTask
 from traceparity.differ.result import Compared, Divergence, GrowthPoint
 from traceparity.differ.settings_evidence import root_class
 from traceparity.differ.sites import JointSites
@@ -22,10 +21,8 @@ from traceparity.differ.step_view import FIRST_BATCH, Steps
 from traceparity.differ.steps import StepAlignment, align_steps, is_windowed, step_offset
 from traceparity.differ.stillness import Stillness
 from traceparity.differ.types import TypeTable
+from traceparity.tracefmt.reader import Trace
 from traceparity.tracefmt.records import Phase, StepEntry
-
-if TYPE_CHECKING:
-    from traceparity.tracefmt.reader import Trace
 
 MOST_DIVERGENCES = 100
 """Diverging steps after which the comparison ends: the first one is what counts."""
@@ -65,36 +62,15 @@ class RankReport:
 class RankDiff:
     """The comparison of two traces of one rank."""
 
-    def __init__(
-        self,
-        rank: int,
-        reference: "Trace",
-        target: "Trace",
-        policy: Policy,
-        *,
-        expect_end: bool = True,
-        expected: int | None = None,
-        goes_on: bool = False,
-    ) -> None:
-        """Take both traces.
-
-        Args:
-            rank: Of which process.
-            reference: The reference.
-            target: The target, or a part of it.
-            policy: The declared relation.
-            expect_end: Whether the target should reach the end of the reference.
-            expected: Where in the reference the part before ended; None where that is unknown.
-            goes_on: Whether the target goes on where another part of it stopped.
-        """
-        self._rank = rank
-        self._expect_end = expect_end
-        self._expected = expected
-        self._goes_on = goes_on
-        self._policy = policy
-        self._sites = JointSites(reference.sites, target.sites, policy, reference.noise)
+    def __init__(self, task: RankTask) -> None:
+        """Take what is to be compared."""
+        self._task = task
+        self._policy = policy = task.policy
+        self._sites = JointSites(
+            task.reference.sites, task.target.sites, policy, task.reference.noise
+        )
         self._accumulation: Accumulation | None = None
-        self._take_sides(reference, target)
+        self._take_sides(task.reference, task.target)
         self._stillness = Stillness()
         self._unmatched: dict[str, None] = {}
         self._report = RankReport(
@@ -104,12 +80,14 @@ class RankDiff:
         )
         self._phases = [Phase[name.upper()] for name in policy.align.phases]
 
-    def _take_sides(self, reference: "Trace", target: "Trace") -> None:
+    def _take_sides(self, reference: Trace, target: Trace) -> None:
         policy, sites = self._policy, self._sites
         self._reference = Side(Steps(reference, sites, sites.reference, policy))
         self._target = Side(Steps(target, sites, sites.target, policy))
         types = TypeTable(reference, target)
-        self._judge = StepJudge(self._rank, policy, sites, self._reference, self._target, types)
+        self._judge = StepJudge(
+            self._task.rank, policy, sites, self._reference, self._target, types
+        )
 
     def _line_up(self) -> StepAlignment:
         """Line up the steps; under accumulation their micro-batches are put together from here on.
@@ -117,11 +95,12 @@ class RankDiff:
         Raises:
             AlignmentError: They do not line up, or nothing says how.
         """
+        task = self._task
         offset, how = step_offset(
-            self._reference, self._target, self._policy, self._expected, goes_on=self._goes_on
+            self._reference, self._target, self._policy, task.expected, goes_on=task.goes_on
         )
         if self._policy.align.kind == "accumulation":
-            whole = self._expect_end and not self._goes_on
+            whole = task.expect_end and not task.goes_on
             joined = self._accumulation = Accumulation(
                 self._reference.trace, self._target.trace, self._sites, self._policy, offset,
                 whole=whole,
@@ -140,7 +119,7 @@ class RankDiff:
         except AlignmentError as error:
             report.abstain.append(str(error))
             return report
-        if not self._expect_end:
+        if not self._task.expect_end:
             alignment = self._without_last_part(alignment)
         report.alignment = alignment
         for step_report in self._unequal_steps(alignment):
@@ -172,7 +151,7 @@ class RankDiff:
                 continue
             step_report = self._judge.compare(number, target_number, equal_before=equal_before)
             if miscount:
-                found = miscount.divergence(self._rank, FIRST_BATCH)
+                found = miscount.divergence(self._task.rank, FIRST_BATCH)
                 step_report.add_before_batches(replace(found, target_step=target_number))
             equal_before = equal_before and step_report.identical
             yield step_report
@@ -230,7 +209,7 @@ class RankDiff:
         one_sided = {"reference": alignment.reference_only, "target": alignment.target_only}
         for (name, side), (other_name, other) in (sides, sides[::-1]):
             steps = one_sided[name]
-            if name == "reference" and not self._expect_end:
+            if name == "reference" and not self._task.expect_end:
                 continue
             if steps and is_windowed(other):
                 self._report.notes.append(
@@ -240,11 +219,11 @@ class RankDiff:
             elif steps and other.trace.complete:
                 entry = side.steps.entries[steps[0]]
                 found = one_sided_step(
-                    self._rank, entry, alignment.offset, in_target=name == "target"
+                    self._task.rank, entry, alignment.offset, in_target=name == "target"
                 )
                 evidence = tuple(ending(other_name, other.trace))
                 self._report.divergences.append(replace(found, evidence=evidence))
-            if not other.trace.complete and (self._expect_end or other_name == "reference"):
+            if not other.trace.complete and (self._task.expect_end or other_name == "reference"):
                 self._report.abstain.append(_cut_off(other_name, other))
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from traceparity.differ.errors import WorkerError
-from traceparity.differ.rank_diff import RankReport
-from traceparity.differ.rank_task import RankJob, RankTask, report_of, run_job
+from traceparity.differ.rank_diff import RankDiff, RankReport
+from traceparity.differ.rank_job import RankJob, report_of, run_job
+from traceparity.differ.rank_task import RankTask
 
 PAYS = 8_000_000
 """Observations of both sides from which on further processes save more than their start costs."""
@@ -41,7 +42,7 @@ class Workers:
                 return _on_cluster(jobs, self.scheduler)
             if (processes := self._processes(tasks)) > 1:
                 return _in_pool(jobs, processes)
-        return (task.run() for task in tasks)
+        return (RankDiff(task).run() for task in tasks)
 
     def _processes(self, tasks: Sequence[RankTask]) -> int:
         if self.jobs is not None:

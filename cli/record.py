@@ -55,6 +55,12 @@ UNJUDGED = 122
     metavar="MODULE",
     help="Record each operator inside a module, too (repeatable).",
 )
+@click.option(
+    "--watch",
+    multiple=True,
+    metavar="FUNCTION",
+    help="Record calls of package.module.function or package.module.Class.method (repeatable).",
+)
 @click.option("--config", type=PATH, help="Settings file [pyproject.toml].")
 @click.option(
     "--eager", is_flag=True, help="Have torch.compile compile nothing, to see inside of it."

@@ -33,13 +33,14 @@ class Patches:
         # A warning names the line that called what warns; the count of callers skips such files.
         if isinstance(patched, FunctionType):
             patched.__code__ = patched.__code__.replace(co_filename=_NO_CALLER)
-        self._set(holder, name, patched)
+        self.put(holder, name, patched)
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         elsewhere = isinstance(holder, ModuleType) and home is not None and home is not holder
         if elsewhere and getattr(home, name, None) is original:
-            self._set(home, name, patched)
+            self.put(home, name, patched)
 
-    def _set(self, holder: Any, name: str, patched: Any) -> None:
+    def put(self, holder: Any, name: str, patched: Any) -> None:
+        """Set ``holder.name`` to something, until it is put back."""
         own = name in vars(holder)
         before = vars(holder)[name] if own else None
         setattr(holder, name, patched)

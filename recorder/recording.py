@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from traceparity.recorder.guard import Guard
+from traceparity.recorder.guard import Guard, inside_backward
 from traceparity.recorder.location import user_location
 from traceparity.recorder.naming import Names
 from traceparity.recorder.observe import Observer, Summary
@@ -41,6 +41,20 @@ class Recording:
     def idle(self) -> bool:
         """Whether the current step is not recorded."""
         return not self.window.recording
+
+    @property
+    def phase(self) -> Phase:
+        """Where in the step the program is."""
+        window = self.window
+        if inside_backward():
+            return Phase.BACKWARD
+        if window.in_step:
+            return Phase.OPTIMIZER
+        if not window.open:
+            return Phase.STATE
+        if window.updated:
+            return Phase.SCHEDULER
+        return Phase.GRADIENT if window.backward_done else Phase.FORWARD
 
     def site(self, phase: Phase, component: str, field: str) -> int:
         """The id of a site, `UNWANTED` where the settings leave it out."""

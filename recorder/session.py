@@ -17,6 +17,7 @@ from traceparity.recorder.destination import destination, process_groups, rank_a
 from traceparity.recorder.guard import Guard, warn
 from traceparity.recorder.hooks import checkpoints
 from traceparity.recorder.hooks.backward import BackwardHooks
+from traceparity.recorder.hooks.calls import CallHooks
 from traceparity.recorder.hooks.collectives import CollectiveHooks
 from traceparity.recorder.hooks.compiled import CompiledCalls
 from traceparity.recorder.hooks.data import DataHooks
@@ -99,6 +100,7 @@ class Session:
         self._scalers = ScalerHooks(recording, log, self._optimizers)
         self._data = DataHooks(recording)
         self._collectives = CollectiveHooks(recording, log)
+        self._calls = CallHooks(recording)
         self._backward = BackwardHooks(
             recording, self._state, self._data, self._gradients, self._optimizers
         )
@@ -120,6 +122,7 @@ class Session:
         install_clipping(self._recording, self._patches)
         checkpoints.install(self._recording, self._patches)
         self._patches.replace(worker, "_worker_loop", _unrecorded)
+        self._calls.install(self._patches)
 
     def finish(self, error: BaseException | None = None) -> None:
         """Write what is left and the index, and remove all hooks; a second call does nothing.
@@ -149,6 +152,7 @@ class Session:
             self._remove_hooks()
 
     def _remove_hooks(self) -> None:
+        self._calls.remove()
         self._modules.remove()
         self._optimizers.remove()
         self._patches.undo()
@@ -160,6 +164,7 @@ class Session:
         tail = self._window.open and not self._window.updated
         self._window.flush(tail=tail)
         if self._writer.path is not None:
+            self._tell_unseen()
             faults = self.guard.faults
             reason = f"{faults} observations were lost to errors" if faults else ""
             self._writer.close(complete=not reason, reason=reason)
@@ -167,10 +172,17 @@ class Session:
                 # Values of evaluation activity, and no training that they would explain.
                 self._writer.path.unlink(missing_ok=True)
 
+    def _tell_unseen(self) -> None:
+        for name, why in self._calls.unseen():
+            self._writer.not_observed(f"{name}()", why)
+            if self._writer.steps_written and not self._placed[0]:
+                warn(f"--watch {name}: {why}")
+
     # -- callbacks of window and writer -------------------------------------------------------
 
     def _window_opens(self) -> None:
         recording = self._recording
+        self._calls.look()
         gone = recording.names.take_gone()
         if gone:
             recording.forget(gone)

@@ -29,6 +29,7 @@ class Settings:
         include: Globs over ``phase:component:field``; empty for all.
         exclude: Globs of sites to leave out; wins over ``include``.
         operators: Globs of modules whose operators are recorded too; empty for none.
+        watch: Dotted names of functions whose calls are recorded too; empty for none.
     """
 
     capture: str = "sketch"
@@ -38,6 +39,7 @@ class Settings:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
+    watch: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -53,6 +55,12 @@ class Settings:
         for phase in self.phases:
             if phase not in known:
                 raise SettingsError(f"phases: {phase!r} is none of {', '.join(known)}")
+        for name in self.watch:
+            if "." not in name or not all(part.isidentifier() for part in name.split(".")):
+                raise SettingsError(
+                    f"watch {name!r}: give package.module.function or package.module.Class.method;"
+                    " what the script itself defines is __main__.function"
+                )
 
     def wants_step(self, number: int) -> bool:
         """Whether step ``number`` is recorded."""
@@ -63,7 +71,9 @@ class Settings:
         )
 
     def wants_site(self, phase: Phase, component: str, field: str) -> bool:
-        """Whether the site is recorded."""
+        """Whether the site is recorded; calls that are watched always are."""
+        if component.endswith("()") and component[:-2] in self.watch:
+            return True
         if self.phases and phase.label not in self.phases:
             return False
         name = f"{phase.label}:{component}:{field}"
@@ -125,7 +135,7 @@ def _value(key: str, value: Any, origin: str) -> Any:
             return parse_steps(value) if isinstance(value, str) else _ranges(value)
         except SettingsError as error:
             raise SettingsError(f"{origin}: {error}") from None
-    if key in ("phases", "include", "exclude", "operators"):
+    if key in ("phases", "include", "exclude", "operators", "watch"):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):

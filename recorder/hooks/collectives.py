@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from traceparity.recorder.change_log import ChangeLog
-from traceparity.recorder.guard import inside_backward
 from traceparity.recorder.leaves import leaves
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import Recording
@@ -110,7 +109,7 @@ class CollectiveHooks:
         given = found.bound(args, kwargs)
         if not self._wanted(given):
             return
-        phase = self._phase()
+        phase = self._recording.phase
         self._log.plain(phase, found.name, "group", _group(found, given), flags=Flag.CONTEXT)
         if found.takes_part("src", given):
             self._values(phase, found.name, "input", given.get(_TENSORS[found.name][0]))
@@ -120,7 +119,7 @@ class CollectiveHooks:
         # What is left in the tensor of a rank that gets nothing is no result.
         if not self._wanted(given) or not found.takes_part("dst", given):
             return
-        phase, value = self._phase(), given.get(_TENSORS[found.name][1])
+        phase, value = self._recording.phase, given.get(_TENSORS[found.name][1])
         if result is not None:
             self._wait_for(result, phase, found.name, value)
         elif _is_coalescing():
@@ -148,7 +147,7 @@ class CollectiveHooks:
         given = found.bound(args, kwargs)
         if self._wanted(given):
             self._recording.plain(
-                self._phase(), found.name, "called", True, Flag.CONTEXT, Kind.MARKER
+                self._recording.phase, found.name, "called", True, Flag.CONTEXT, Kind.MARKER
             )
 
     def _values(self, phase: Phase, name: str, field: str, value: Any) -> None:
@@ -162,19 +161,6 @@ class CollectiveHooks:
         if self._recording.idle or not _called_by_program():
             return False
         return given.get("group") is not torch.distributed.GroupMember.NON_GROUP_MEMBER
-
-    def _phase(self) -> Phase:
-        """Where in the step the program is."""
-        window = self._recording.window
-        if inside_backward():
-            return Phase.BACKWARD
-        if window.in_step:
-            return Phase.OPTIMIZER
-        if not window.open:
-            return Phase.STATE
-        if window.updated:
-            return Phase.SCHEDULER
-        return Phase.GRADIENT if window.backward_done else Phase.FORWARD
 
 
 def _called_by_program() -> bool:

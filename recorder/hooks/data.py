@@ -3,7 +3,8 @@
 import contextlib
 import functools
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import (
@@ -22,6 +23,7 @@ from traceparity.recorder.patches import Patches, leave_no_frame
 from traceparity.recorder.recording import Recording
 from traceparity.tracefmt.rows import Rows
 
+_Fact = TypeVar("_Fact")
 _STACK = 8
 """Frames that tell one loader of a program from another."""
 MAX_DATASET_IDS = 1 << 19
@@ -145,10 +147,10 @@ class DataHooks:
             number=number,
             epoch=found.epoch,
             worker=found.worker,
-            sample_ids=sample_ids(indices, dataset),
-            dataset_length=_length(dataset),
-            dataset_ids=self._dataset_ids(found.loader, dataset),
-            sampler=None if number else sampler_facts(iterator),
+            sample_ids=_asked(sample_ids, indices, dataset),
+            dataset_length=_asked(_length, dataset),
+            dataset_ids=_asked(self._dataset_ids, found.loader, dataset),
+            sampler=None if number else _asked(sampler_facts, iterator),
             leaves=[],
             sample_digests=[],
             fetched=self._waiting.root_calls,
@@ -224,6 +226,17 @@ class DataHooks:
         self._waiting.give_up()
 
 
+def _asked(fact: Callable[..., _Fact | None], *args: Any) -> _Fact | None:
+    """A fact that objects of the program tell; None where they answer by an exception.
+
+    Without the fact the batch is as good; without the batch the one after it would be taken for it.
+    """
+    try:
+        return fact(*args)
+    except Exception:  # noqa: BLE001 - a dataset may raise anything where it is not meant to be asked
+        return None
+
+
 def sample_ids(indices: Any, dataset: Any) -> list[Any] | None:
     """Stable IDs from what the sampler asked for, through subsets; None where nobody knows."""
     if indices is None:
@@ -243,9 +256,7 @@ def sample_ids(indices: Any, dataset: Any) -> list[Any] | None:
 
 def sampler_facts(iterator: Any) -> dict[str, Any] | None:
     """What chooses the samples of a pass: its class, and whether it shuffles and puts back."""
-    sampler = getattr(iterator, "_index_sampler", None)
-    if isinstance(sampler, BatchSampler):
-        sampler = sampler.sampler
+    sampler = _innermost(getattr(iterator, "_index_sampler", None))
     if isinstance(sampler, _InfiniteConstantSampler):
         # It belongs to an iterable dataset and chooses nothing.
         return None
@@ -258,6 +269,19 @@ def sampler_facts(iterator: Any) -> dict[str, Any] | None:
         "shuffle": shuffles if isinstance(shuffles, bool) else None,
         "replacement": replaces if isinstance(replaces, bool) else None,
     }
+
+
+def _innermost(sampler: Any) -> Any:
+    """The sampler inside all batch samplers: those of frameworks skip, share out or count batches.
+
+    One that makes batches without another, or that nobody could see into, is its own.
+    """
+    seen = set()
+    while isinstance(sampler, BatchSampler) and id(sampler) not in seen:
+        seen.add(id(sampler))
+        held = (getattr(sampler, name, None) for name in ("batch_sampler", "sampler"))
+        sampler = next((each for each in held if each is not None), sampler)
+    return sampler
 
 
 def _plain_id(index: Any) -> Any:

@@ -30,6 +30,7 @@ class Program:
         steps: How many whole steps the program has.
         first: The variant of the first run, which has no fault.
         options: Of tp-diff.
+        others: Further faults: variant, part of the site and step.
     """
 
     module: str
@@ -39,8 +40,10 @@ class Program:
     steps: int
     first: str = "twin"
     options: tuple[str, ...] = ()
+    others: tuple[tuple[str, str, int], ...] = ()
 
 
+RESUMED = {"first": "whole", "options": ("--align", "resume")}
 PLAIN = (
     Program("plain_loops", "nano_gpt", ("group[1]:weight_decay",), 0, 4),
     Program("plain_loops", "mini_gpt", ("head.weight",), 0, 4),
@@ -64,12 +67,21 @@ PLAIN = (
 HUGGING_FACE = (
     Program("hugging_face", "accumulating", ("state:scheduler.base_lrs:value",), 0, 4),
     Program("hugging_face", "evaluating", ("data:loader[0]:batch[input_ids]",), 0, 4),
+    Program(
+        "hugging_face", "resuming", ("state:optimizer[0]:exp_avg",), 2, 4,
+        others=(("anew", "data:loader[0]:batch[input_ids]", 2),), **RESUMED,
+    ),
+    Program(
+        "hugging_face", "accelerated_again", ("state:scheduler.last_epoch",), 1, 3,
+        others=(("anew", "data:loader[0]:batch[input_ids]", 1),), **RESUMED,
+    ),
     Program("hugging_face", "accelerated", ("gradient:",), 0, 3),
     Program("hugging_face", "adapted", ("q_proj:output[0]",), 0, 4),
     Program("hugging_face", "tuned", ("data:loader[0]:batch[input_ids]",), 1, 3),
 )  # fmt: skip
 LIGHTNING = (
     Program("lightning_loops", "fitted", ("gradient:",), 0, 6),
+    Program("lightning_loops", "resumed", ("data:loader[0]:batch[0]",), 3, 6, **RESUMED),
     Program("lightning_loops", "by_hand", ("optimizer[1] group[0]:lr",), 1, 12),
     Program("lightning_loops", "fabric", ("data:loader[0]:batch[0]",), 0, 6),
     Program("lightning_loops", "ignited", ("training",), 6, 12),
@@ -109,8 +121,10 @@ def run_all(commands: Any, module: str, folder: Path) -> None:
     ):
         place = folder / program.name
         place.mkdir(parents=True)
-        for run in RUNS:
-            variant = {"fault": "fault", "again": "twin"}.get(run, program.first)
+        for run in (*RUNS, *(fault for fault, *_ in program.others)):
+            variant = {"plain": program.first, "first": program.first, "again": "twin"}.get(
+                run, run
+            )
             trace = "" if run == "plain" else str(place / f"{run}.trace")
             jobs.append(job(program.name, variant, trace, place, run))
     (folder / "jobs.json").write_text(json.dumps(jobs))
@@ -134,7 +148,9 @@ def report_of(place: Path, run: str) -> dict[str, str]:
 def check(program: Program, place: Path, commands: Any) -> None:
     """The three promises."""
     plain, recorded = report_of(place, "plain"), report_of(place, "first")
-    for run in ("again", "fault"):
+    faults = [("fault", program.sites, program.step)]
+    faults += [(variant, (site,), step) for variant, site, step in program.others]
+    for run in ("again", *(fault for fault, *_ in faults)):
         report_of(place, run)
 
     assert {key for key in plain if plain[key] != recorded.get(key)} == set()
@@ -144,12 +160,13 @@ def check(program: Program, place: Path, commands: Any) -> None:
         assert len(trace.steps) == program.steps
     same = commands.diff(*program.options, place / "first.trace", place / "again.trace")
     assert same["outcome"] == "PASS", (same["reason"], same["first_divergence"])
-    fault = commands.diff(*program.options, place / "first.trace", place / "fault.trace")
-    found = fault["first_divergence"]
-    assert fault["outcome"] == "FAIL", fault["reason"]
-    site = f"{found['phase']}:{found['component']}:{found['field']}"
-    assert any(each in site for each in program.sites), site
-    assert found["step"] == program.step, site
+    for fault, sites, step in faults:
+        other = commands.diff(*program.options, place / "first.trace", place / f"{fault}.trace")
+        found = other["first_divergence"]
+        assert other["outcome"] == "FAIL", other["reason"]
+        site = f"{found['phase']}:{found['component']}:{found['field']}"
+        assert any(each in site for each in sites), site
+        assert found["step"] == step, site
 
 
 def skip_without(module: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Sampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler, TensorDataset
 
 from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Flag
@@ -21,6 +21,29 @@ class Backwards(Sampler[int]):
 
     def __len__(self) -> int:
         return 8
+
+
+class Halved(BatchSampler):
+    """A batch sampler around another one, with no sampler of its own."""
+
+    def __init__(self, batch_sampler: Any) -> None:
+        self.batch_sampler = batch_sampler
+
+    def __iter__(self) -> Any:
+        yield from list(self.batch_sampler)[::2]
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler) // 2
+
+
+class Alone(Halved):
+    """One that shows nothing of what it draws from."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __iter__(self) -> Any:
+        yield [1, 2]
 
 
 def train(model: nn.Module, optimizer: Any, batches: Any) -> None:
@@ -37,6 +60,9 @@ def loaders() -> None:
     train(model, optimizer, DataLoader(data, 4, shuffle=True))
     train(model, optimizer, DataLoader(data, 4))
     train(model, optimizer, DataLoader(data, 4, sampler=Backwards()))
+    around = Halved(BatchSampler(RandomSampler(data), 4, drop_last=True))
+    train(model, optimizer, DataLoader(data, batch_sampler=around))
+    train(model, optimizer, DataLoader(data, batch_sampler=Alone()))
 
 
 def modes() -> None:
@@ -98,11 +124,14 @@ def test_the_first_batch_of_a_pass_tells_what_chose_its_samples(rows):
     shuffled = {"class": "RandomSampler", "shuffle": True, "replacement": False}
     in_order = {"class": "SequentialSampler", "shuffle": False, "replacement": None}
     own = {"class": "Backwards", "shuffle": None, "replacement": None}
+    alone = {"class": "Alone", "shuffle": None, "replacement": None}
 
     assert rows(loaders, "sampler") == [
         (0, "loader[0]", "sampler", shuffled),
         (2, "loader[1]", "sampler", in_order),
         (4, "loader[2]", "sampler", own),
+        (6, "loader[3]", "sampler", shuffled),
+        (7, "loader[4]", "sampler", alone),
     ]
 
 

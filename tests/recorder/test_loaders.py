@@ -56,6 +56,26 @@ class Stream(IterableDataset[Any]):
             yield torch.tensor(index), torch.full((3,), float(index))
 
 
+class Unasked(Table):
+    """It answers by exceptions, of a kind that few expect."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+class Later(BatchSampler):
+    """Leaves out the first batches of another one and knows nothing of samplers, after a resume."""
+
+    def __init__(self, batch_sampler: Any, skipped: int) -> None:
+        self.batch_sampler, self.skipped = batch_sampler, skipped
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return itertools.islice(iter(self.batch_sampler), self.skipped, None)
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler) - self.skipped
+
+
 class Named(Dataset[Any]):
     """Samples are dictionaries with text and something nested."""
 
@@ -135,6 +155,13 @@ KINDS: dict[str, Callable[[], Iterable[Any]]] = {
             batch_sampler=BatchSampler(RandomSampler(Table()), 5, drop_last=True),
         )
     ),
+    "later batches": lambda: batches(
+        DataLoader(
+            Table(),
+            batch_sampler=Later(BatchSampler(RandomSampler(Table()), 5, drop_last=True), 2),
+        )
+    ),
+    "unasked": lambda: batches(DataLoader(Unasked(), 4, sampler=RandomSampler(Table()))),
     "weighted": lambda: batches(
         DataLoader(Table(), 4, sampler=WeightedRandomSampler(range(1, COUNT + 1), 12))
     ),

@@ -1,6 +1,8 @@
 """Hugging Face: Trainer, Accelerate, TRL and PEFT, on random tokens with random weights."""
 
 import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 os.environ |= {
@@ -26,15 +28,14 @@ from trl import SFTConfig, SFTTrainer
 WORDS = [f"w{number}" for number in range(30)]
 
 
-def tiny() -> LlamaForCausalLM:
+def tiny(**changes: Any) -> LlamaForCausalLM:
     set_seed(3)
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
-            num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=32,
-            attention_dropout=0.1, bos_token_id=0, eos_token_id=1, pad_token_id=1,
-        )
-    )  # fmt: skip
+    sizes = {
+        "vocab_size": 32, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 32,
+        "attention_dropout": 0.1, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1,
+    }  # fmt: skip
+    return LlamaForCausalLM(LlamaConfig(**(sizes | changes)))
 
 
 def tokens(count: int = 24, *, spoilt: bool = False) -> Dataset:
@@ -68,6 +69,23 @@ def evaluating(variant: str) -> None:
     Trainer(tiny(), arguments(**changes), train_dataset=data, eval_dataset=tokens(4)).train()
 
 
+def resuming(variant: str) -> None:
+    """Trainer from the middle of a pass; the faults lose the moments, or begin the pass anew."""
+    changes = {
+        "max_steps": 4, "save_strategy": "steps", "save_steps": 2, "gradient_accumulation_steps": 2,
+        "ignore_data_skip": variant == "anew",
+    }  # fmt: skip
+    trainer = Trainer(tiny(), arguments(**changes), train_dataset=tokens())
+    saved = Path("out/checkpoint-2")
+    if variant == "fault":
+        saved = Path(shutil.copytree(saved, "spoilt"))
+        state = torch.load(saved / "optimizer.pt")
+        for moments in state["state"].values():
+            moments["exp_avg"].zero_()
+        torch.save(state, saved / "optimizer.pt")
+    trainer.train(resume_from_checkpoint=None if variant == "whole" else str(saved))
+
+
 def accelerated(variant: str) -> None:
     """A loop with Accelerate that accumulates gradients; the fault is a forgotten clipping."""
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
@@ -84,6 +102,33 @@ def accelerated(variant: str) -> None:
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
+
+
+def accelerated_again(variant: str) -> None:
+    """Accelerate from a saved state; the faults lose the schedule, or train on batches again."""
+    loaders = accelerate.DataLoaderConfiguration(use_seedable_sampler=True)
+    accelerator = accelerate.Accelerator(
+        cpu=True, gradient_accumulation_steps=2, dataloader_config=loaders
+    )
+    model = tiny(attention_dropout=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    loader = torch.utils.data.DataLoader(tokens().with_format("torch"), 4, shuffle=True)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    if variant != "fault":
+        scheduler = accelerator.prepare(scheduler)
+    if variant != "whole":
+        accelerator.load_state("middle")
+    if variant in ("twin", "fault"):
+        loader = accelerator.skip_first_batches(loader, 2)
+    for number, batch in enumerate(loader):
+        with accelerator.accumulate(model):
+            accelerator.backward(model(**batch).loss)
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+        if number == 1 and variant == "whole":
+            accelerator.save_state("middle")
 
 
 def adapted(variant: str) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from pathlib import Path
 from typing import Any
 
 import lightning
@@ -9,6 +10,7 @@ import torch
 from ignite.engine import Engine, Events, create_supervised_evaluator, create_supervised_trainer
 from ignite.metrics import Loss
 from lightning.fabric import Fabric
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.nn import functional
 
@@ -94,6 +96,15 @@ def fitted(variant: str) -> None:
     limit = 0.5 if variant == "twin" else 0.2
     options = {"accumulate_grad_batches": 2, "gradient_clip_val": limit}
     trainer(**options).fit(Regression(1e-2), loader(), loader(count=8))
+
+
+def resumed(variant: str) -> None:
+    """Trainer from the checkpoint of its first pass; the fault is a batch size of its own."""
+    keeps = ModelCheckpoint(dirpath="saved", filename="{epoch}", save_top_k=-1)
+    options = {"accumulate_grad_batches": 2, "enable_checkpointing": True, "callbacks": [keeps]}
+    saved = None if variant == "whole" else Path("saved", "epoch=0.ckpt")
+    batches = torch.utils.data.DataLoader(rows(), 6 if variant == "fault" else 4)
+    trainer(**options).fit(Regression(1e-2), batches, loader(count=8), ckpt_path=saved)
 
 
 def by_hand(variant: str) -> None:

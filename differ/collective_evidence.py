@@ -14,7 +14,10 @@ from traceparity.tracefmt.records import Kind, Phase
 COLLECTIVES = frozenset({
     "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor",
     "all_gather_single", "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor",
-    "reduce_scatter_single", "all_to_all", "all_to_all_single",
+    "reduce_scatter_single", "all_to_all", "all_to_all_single", "send", "recv", "permute_tensor",
+    "all_gather_tensor", "all_reduce_coalesced", "all_gather_single_coalesced",
+    "all_gather_into_tensor_coalesced", "reduce_scatter_single_coalesced",
+    "reduce_scatter_tensor_coalesced",
 })  # fmt: skip
 _IN_STEP = frozenset({Phase.FORWARD, Phase.BACKWARD, Phase.GRADIENT, Phase.OPTIMIZER})
 

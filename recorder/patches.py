@@ -20,6 +20,7 @@ class Patches:
         self._guard = guard
         # Holder, name, what is there now, what was there, and whether it was the holder's own.
         self.replaced: list[tuple[Any, str, Any, Any, bool]] = []
+        self._undone: list[Callable[[], None]] = []
 
     def replace(self, holder: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Set ``holder.name`` to ``make(original)``, also in the module that defines it.
@@ -121,8 +122,14 @@ class Patches:
 
         self.replace(holder, name, make)
 
+    def on_undo(self, undone: Callable[[], None]) -> None:
+        """Have something else undone with the patches."""
+        self._undone.append(undone)
+
     def undo(self) -> None:
         """Put back everything, but for what the program has wrapped since: ours only passes on."""
+        while self._undone:
+            self._undone.pop()()
         for holder, name, patched, original, own in reversed(self.replaced):
             if vars(holder).get(name) is not patched:
                 continue

@@ -14,6 +14,7 @@ from traceparity._version import __version__
 from traceparity.recorder import ending, environment, sketch
 from traceparity.recorder.change_log import ChangeLog
 from traceparity.recorder.destination import destination, process_groups, rank_and_world
+from traceparity.recorder.exchanges import Exchanges
 from traceparity.recorder.guard import Guard, warn
 from traceparity.recorder.hooks import checkpoints
 from traceparity.recorder.hooks.backward import BackwardHooks
@@ -21,10 +22,12 @@ from traceparity.recorder.hooks.calls import CallHooks
 from traceparity.recorder.hooks.collectives import CollectiveHooks
 from traceparity.recorder.hooks.compiled import CompiledCalls
 from traceparity.recorder.hooks.data import DataHooks
+from traceparity.recorder.hooks.functional_collectives import FunctionalCollectiveHooks
 from traceparity.recorder.hooks.gradients import GradientHooks, install_clipping
 from traceparity.recorder.hooks.manual_updates import ManualUpdates
 from traceparity.recorder.hooks.modules import ModuleHooks
 from traceparity.recorder.hooks.optimizers import OptimizerHooks
+from traceparity.recorder.hooks.point_to_point import PointToPointHooks
 from traceparity.recorder.hooks.scaler import ScalerHooks
 from traceparity.recorder.hooks.schedulers import SchedulerHooks
 from traceparity.recorder.hooks.state import StateHooks
@@ -99,7 +102,12 @@ class Session:
         self._schedulers = SchedulerHooks(recording, log, registry)
         self._scalers = ScalerHooks(recording, log, self._optimizers)
         self._data = DataHooks(recording)
-        self._collectives = CollectiveHooks(recording, log)
+        exchanges = self._exchanges = Exchanges(recording, log)
+        self._exchanging = (
+            CollectiveHooks(exchanges),
+            PointToPointHooks(exchanges),
+            FunctionalCollectiveHooks(exchanges),
+        )
         self._calls = CallHooks(recording)
         self._backward = BackwardHooks(
             recording, self._state, self._data, self._gradients, self._optimizers
@@ -118,7 +126,8 @@ class Session:
         self._scalers.install(self._patches)
         self._backward.install(self._patches)
         self._data.install(self._patches)
-        self._collectives.install(self._patches)
+        for hooks in self._exchanging:
+            hooks.install(self._patches)
         install_clipping(self._recording, self._patches)
         checkpoints.install(self._recording, self._patches)
         self._patches.replace(worker, "_worker_loop", _unrecorded)
@@ -159,6 +168,7 @@ class Session:
 
     def _finish_file(self, error: BaseException | None) -> None:
         self._data.finish()
+        self._exchanges.finish()
         if error is not None and self._window.open and self._window.recording:
             self._recording.marker("program", "ended_by", ending.told(error))
         tail = self._window.open and not self._window.updated

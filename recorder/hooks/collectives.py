@@ -7,21 +7,13 @@ asynchronous call is seen when the program has waited for it.
 
 import functools
 import inspect
-import sys
-import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from traceparity.recorder.change_log import ChangeLog
-from traceparity.recorder.leaves import leaves
+from traceparity.recorder.exchanges import Exchanges
 from traceparity.recorder.patches import Patches
-from traceparity.recorder.recording import Recording
-from traceparity.tracefmt.records import Flag, Kind, Phase
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 # Parameters that hold what is given, and what is received; a root says which rank gives or gets.
 _TENSORS = {
@@ -41,10 +33,8 @@ _TENSORS = {
 }
 _MARKERS = (
     "barrier", "monitored_barrier", "all_gather_object", "gather_object", "scatter_object_list",
-    "broadcast_object_list",
+    "broadcast_object_list", "send_object_list", "recv_object_list",
 )  # fmt: skip
-_OF_TORCH = "torch."
-_ON_BEHALF_OF_THE_PROGRAM = "torch.distributed.nn."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +74,8 @@ class _Collective:
 class CollectiveHooks:
     """Sees the collective functions of `torch.distributed`."""
 
-    def __init__(self, recording: Recording, log: ChangeLog) -> None:
-        self._recording = recording
-        self._log = log
-        self._waited_for: dict[int, tuple[Any, Phase, str, Any]] = {}
+    def __init__(self, exchanges: Exchanges) -> None:
+        self._exchanges = exchanges
 
     def install(self, patches: Patches) -> None:
         """Begin to see collectives."""
@@ -109,76 +97,31 @@ class CollectiveHooks:
         given = found.bound(args, kwargs)
         if not self._wanted(given):
             return
-        phase = self._recording.phase
-        self._log.plain(phase, found.name, "group", _group(found, given), flags=Flag.CONTEXT)
+        self._exchanges.group(found.name, _group(found, given))
         if found.takes_part("src", given):
-            self._values(phase, found.name, "input", given.get(_TENSORS[found.name][0]))
+            self._exchanges.given(found.name, given.get(_TENSORS[found.name][0]))
 
     def _after(self, found: _Collective, result: Any, args: Any, kwargs: Any) -> None:
         given = found.bound(args, kwargs)
         # What is left in the tensor of a rank that gets nothing is no result.
         if not self._wanted(given) or not found.takes_part("dst", given):
             return
-        phase, value = self._recording.phase, given.get(_TENSORS[found.name][1])
+        value = given.get(_TENSORS[found.name][1])
         if result is not None:
-            self._wait_for(result, phase, found.name, value)
-        elif _is_coalescing():
-            self._recording.writer.not_observed(found.name, "the results of a coalesced call")
+            self._exchanges.later(id(result), result, found.name, value)
         else:
-            self._values(phase, found.name, "output", value)
-
-    def _wait_for(self, result: Any, phase: Phase, name: str, value: Any) -> None:
-        key, pending = id(result), self._waited_for
-
-        def forgotten(_: object) -> None:
-            if pending.pop(key, None) is not None:
-                self._recording.writer.not_observed(name, "a result that nobody waited for")
-
-        held = weakref.ref(result, self._recording.guard.hook(forgotten))
-        pending[key] = held, phase, name, value
+            self._exchanges.got(found.name, value)
 
     def _waited(self, result: Any, args: Any, kwargs: Any) -> None:
-        known = self._waited_for.pop(id(args[0]), None)
-        if known is not None and not self._recording.idle:
-            _, phase, name, value = known
-            self._values(phase, name, "output", value)
+        self._exchanges.arrived(id(args[0]))
 
     def _marked(self, found: _Collective, result: Any, args: Any, kwargs: Any) -> None:
-        given = found.bound(args, kwargs)
-        if self._wanted(given):
-            self._recording.plain(
-                self._recording.phase, found.name, "called", True, Flag.CONTEXT, Kind.MARKER
-            )
-
-    def _values(self, phase: Phase, name: str, field: str, value: Any) -> None:
-        for path, leaf in leaves([value] if isinstance(value, torch.Tensor) else value, field):
-            if field == "output" and isinstance(leaf, torch.Tensor):
-                # What comes from other processes is written past the version counter.
-                self._recording.observer.forget_one(leaf)
-            self._recording.value(phase, name, path, leaf, Flag.CONTEXT)
+        if self._wanted(found.bound(args, kwargs)):
+            self._exchanges.called(found.name)
 
     def _wanted(self, given: dict[str, Any]) -> bool:
-        if self._recording.idle or not _called_by_program():
-            return False
-        return given.get("group") is not torch.distributed.GroupMember.NON_GROUP_MEMBER
-
-
-def _called_by_program() -> bool:
-    """Whether the innermost frame that is not ours is the program's rather than torch's."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not name.startswith("traceparity."):
-            own = name.startswith(_OF_TORCH)
-            return not own or name.startswith(_ON_BEHALF_OF_THE_PROGRAM)
-        frame = frame.f_back
-    return False
-
-
-def _is_coalescing() -> bool:
-    """Whether calls are gathered to be made together later."""
-    state: Any = getattr(torch.distributed.distributed_c10d, "_world", None)
-    return bool(getattr(state, "pg_coalesce_state", None))
+        outside = given.get("group") is torch.distributed.GroupMember.NON_GROUP_MEMBER
+        return not outside and self._exchanges.wanted()
 
 
 def _group(found: _Collective, given: dict[str, Any]) -> dict[str, Any]:

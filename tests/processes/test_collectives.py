@@ -28,13 +28,17 @@ NAMES = {
 
 
 def told(trace: Trace) -> list[tuple[str, str, str, Any]]:
-    """Phase, component, field and values of all rows of collectives, in their order."""
+    return rows_of(trace, NAMES)
+
+
+def rows_of(trace: Trace, names: set[str]) -> list[tuple[str, str, str, Any]]:
+    """Phase, component, field and values of all rows of these components, in their order."""
     found = []
     for step in trace.steps:
         columns = trace.columns(step.number)
         for row in range(len(columns)):
             site = trace.sites[columns.site[row]].site
-            if site.component not in NAMES:
+            if site.component not in names:
                 continue
             assert columns.flags[row] & Flag.CONTEXT
             if columns.kind[row] == Kind.TENSOR:

@@ -329,9 +329,10 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
         return readable(local_tensor(tensor))
     if hasattr(tensor, "trigger_wait"):
         # The result of a functional collective: others may still write to it, and we do not wait.
-        if not tensor.completed:
+        awaited: Any = tensor
+        if not awaited.completed:
             raise Unobservable("a result that was not waited for yet")
-        return readable(tensor.elem)
+        return readable(awaited.elem)
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         raise Unobservable(f"a {type(tensor).__name__}")
     return tensor.as_subclass(torch.Tensor)

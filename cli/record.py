@@ -168,9 +168,12 @@ def _run_checked(order: Order, by: str, *, fail_fast: bool, only_needed: bool) -
     from traceparity.verify.verdict_text import as_text
 
     check = LiveCheck(by)
+    watch = tuple(dict.fromkeys((*order.settings.watch, *check.watched)))
+    settings = replace(order.settings, watch=watch)
     if only_needed:
         phases = tuple(phase.label for phase in check.phases)
-        order = replace(order, settings=replace(order.settings, phases=phases))
+        settings = replace(settings, phases=phases)
+    order = replace(order, settings=settings)
     live = Live(order.out, [check.judge_of], stop_after=0 if fail_fast else None)
     return _run_live(order, live, check.conclude, as_text)
 

@@ -3,21 +3,31 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from traceparity.invariants.finding import Finding
+from traceparity.invariants.finding import FAMILIES, Finding
 
 _FOLLOW = {
-    "data": ("data", "phase", "hyperparameter", "bounds"),
+    "data": ("data", "phase", "hyperparameter", "bounds", "function"),
     "hyperparameter": ("hyperparameter", "update", "bounds"),
     "mode": ("mode", "randomness", "write", "bounds", "shape"),
     "shape": ("shape", "bounds", "data"),
-    "update": ("update", "gradient", "write", "phase", "equality", "bounds"),
-    "gradient": ("gradient", "update", "write", "phase", "equality", "bounds"),
-    "phase": ("phase", "gradient", "update", "hyperparameter", "write", "equality", "bounds"),
+    "update": ("update", "gradient", "write", "phase", "equality", "bounds", "function"),
+    "gradient": ("gradient", "update", "write", "phase", "equality", "bounds", "function"),
+    "phase": (
+        "phase",
+        "gradient",
+        "update",
+        "hyperparameter",
+        "write",
+        "equality",
+        "bounds",
+        "function",
+    ),
     "write": ("write", "update", "equality", "bounds"),
     "equality": ("equality", "gradient", "write", "bounds"),
     "bounds": ("bounds", "update", "gradient", "write", "equality"),
     "randomness": ("randomness", "equality", "bounds"),
     "collective": ("collective", "equality", "gradient", "phase", "bounds"),
+    "function": tuple(FAMILIES.values()),
 }
 """What may follow from a finding of a family, in its step or later: the parts of a step that use
 what the part before left."""

@@ -87,11 +87,13 @@ class View:
         phases: Phases that were recorded.
         all_sites: Whether no sites were left out (``--include``, ``--exclude``).
         all_steps: Whether no steps were left out (``--steps``, ``--every``).
+        watched: Functions whose calls were recorded (``--watch``).
     """
 
     phases: frozenset[Phase]
     all_sites: bool
     all_steps: bool
+    watched: frozenset[str] = frozenset()
 
     def sees(self, *phases: Phase) -> bool:
         """Whether all of these phases were recorded, with all their sites."""
@@ -106,6 +108,7 @@ def view_of(header: Header) -> View:
         phases=frozenset(phase for phase in Phase if phase.label in named),
         all_sites=not (capture.get("include") or capture.get("exclude")),
         all_steps=not capture.get("steps") and capture.get("every", 1) in (None, 0, 1),
+        watched=frozenset(capture.get("watch") or ()),
     )
 
 

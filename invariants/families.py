@@ -11,6 +11,7 @@ from traceparity.invariants.relations import (
     collective,
     data,
     equality,
+    function,
     gradient,
     hyperparameter,
     mode,
@@ -23,15 +24,17 @@ from traceparity.invariants.relations import (
 from traceparity.invariants.template import Event, Template
 
 ALIASES = {
-    "APIContainRelation": ("update", "gradient", "phase", "write", "mode", "randomness"),
+    "APIContainRelation": (
+        "update", "gradient", "phase", "write", "mode", "randomness", "function",
+    ),
     "ConsistencyRelation": ("equality",),
-    "ConsistentOutputRelation": ("shape", "hyperparameter"),
+    "ConsistentOutputRelation": ("shape", "hyperparameter", "function"),
     "ConsistentInputOutputRelation": ("shape",),
     "ThresholdRelation": ("bounds",),
-    "FunctionLeadRelation": ("phase", "hyperparameter"),
-    "FunctionCoverRelation": ("phase", "gradient"),
-    "DistinctArgumentRelation": ("data", "randomness", "collective"),
-}
+    "FunctionLeadRelation": ("phase", "hyperparameter", "function"),
+    "FunctionCoverRelation": ("phase", "gradient", "function"),
+    "DistinctArgumentRelation": ("data", "randomness", "collective", "function"),
+}  # fmt: skip
 """Names of relations elsewhere, and the families that find what they find."""
 
 _MODULES = {
@@ -47,6 +50,7 @@ _MODULES = {
     "bounds": bounds,
     "randomness": randomness,
     "collective": collective,
+    "function": function,
 }
 
 

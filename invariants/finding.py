@@ -18,6 +18,7 @@ FAMILIES = {
     "B": "bounds",
     "R": "randomness",
     "C": "collective",
+    "F": "function",
 }
 """Letter of each family of invariants, and its name in files and options."""
 

@@ -24,12 +24,14 @@ class Coverage:
         events: Events that it was judged on.
         reason: Why there was none; empty where there was one.
         unseen: Whether the recording leaves out what would tell.
+        remedy: How to record what would tell.
     """
 
     invariant: Invariant
     events: int
     reason: str
     unseen: bool = False
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +123,20 @@ class Judge:
         if events:
             return Coverage(rule.invariant, events, "")
         view, needs = self._view, rule.template.needs
+        remedy = "record the run without these options"
+        named = rule.invariant.precondition.get("function", ())
+        of_calls = rule.template.family == "function"
+        if view is not None and of_calls and not (view.watched and view.watched >= {*named}):
+            reason = f"calls of {_listed(named) or 'functions'} were not recorded"
+            remedy = "record the run with --watch for each of them"
+            return Coverage(rule.invariant, 0, reason, unseen=True, remedy=remedy)
         if view is None or view.sees(*needs):
             return Coverage(rule.invariant, 0, self._why_not(rule))
         lacking = ", ".join(each.label for each in needs if each not in view.phases)
         reason = f"the recording leaves out the phase {lacking} (--phases)"
         if view.phases.issuperset(needs):
             reason = "the recording leaves sites out (--include, --exclude)"
-        return Coverage(rule.invariant, 0, reason, unseen=True)
+        return Coverage(rule.invariant, 0, reason, unseen=True, remedy=remedy)
 
     def _why_not(self, rule: _Rule) -> str:
         template = rule.template
@@ -151,7 +160,8 @@ def _joined(findings: Iterable[Finding]) -> list[Finding]:
         if first is None:
             found[key] = each
             continue
-        others = (*first.others, each.component, *each.others)
+        named = dict.fromkeys((*first.others, each.component, *each.others))
+        others = tuple(name for name in named if name != first.component)
         more = first.more + each.more + max(0, len(others) - _MOST_MEMBERS)
         found[key] = replace(first, others=others[:_MOST_MEMBERS], more=more)
     return list(found.values())

@@ -50,6 +50,7 @@ class Role(enum.IntEnum):
     SAMPLER = 29
     UNSEEN_UPDATE = 30
     WRITES = 31
+    WATCHED = 32
 
 
 _TENSOR_ROLES = (
@@ -67,6 +68,8 @@ _BATCH_FACTS = ("epoch", "index", "worker", "dataset_length", "dataset_ids")
 def role_of(site: Site) -> Role:
     """The role of a site."""
     phase, component, name = site.phase, site.component, site.field
+    if component.endswith("()"):
+        return Role.WATCHED
     match phase:
         case Phase.DATA:
             return _data_role(name)

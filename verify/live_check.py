@@ -50,6 +50,14 @@ class LiveCheck:
         needs += [phase for law in self._laws.declared for phase in law.needs]
         return tuple(phase for phase in Phase if phase in (Phase.STATE, *needs))
 
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The functions whose calls must be recorded for all of it to be judged."""
+        named = [
+            name for each in self._invariants for name in each.precondition.get("function", ())
+        ]
+        return tuple(dict.fromkeys(map(str, named)))
+
     def judge_of(self, rank: int, trace: GrowingTrace) -> "_RankCheck":
         """The judge of one process; what compares processes is judged at the end."""
         learned = Judge(self._invariants) if self._file is not None else None

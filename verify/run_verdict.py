@@ -105,7 +105,7 @@ def _verdict(learned: InvariantsResult) -> tuple[Outcome, str]:
     if learned.unseen:
         return Outcome.ABSTAIN, (
             f"{len(learned.unseen)} of {total} invariants could not be judged: "
-            f"{learned.unseen[0].reason}; record the run without these options"
+            f"{learned.unseen[0].reason}; {learned.unseen[0].remedy}"
         )
     accepted = sum(learned.accepted.values())
     more = f" ({accepted:,} accepted deviations)" if accepted else ""

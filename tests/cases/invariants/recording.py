@@ -6,6 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
 
@@ -13,14 +14,17 @@ from traceparity.recorder import attach, session
 
 
 def record(
-    train: Callable[[], None], out: Path, variables: Mapping[str, str] | None = None
+    train: Callable[[], None],
+    out: Path,
+    variables: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Record what a function trains; the recorder attaches as `tp-record` makes it attach.
 
     Raises:
         AssertionError: The training has failed; the message is its traceback.
     """
-    _wait(_start(train, out, variables or {}), out)
+    _wait(_start(train, out, variables or {}, settings or {}), out)
 
 
 def record_ranks(train: Callable[[int], None], out: Path, processes: int) -> None:
@@ -35,21 +39,26 @@ def record_ranks(train: Callable[[int], None], out: Path, processes: int) -> Non
 
         return run
 
-    children = [_start(grouped(rank), out, {}) for rank in range(processes)]
+    children = [_start(grouped(rank), out, {}, {}) for rank in range(processes)]
     for child in children:
         _wait(child, out)
 
 
-def _start(train: Callable[[], None], out: Path, variables: Mapping[str, str]) -> int:
+def _start(
+    train: Callable[[], None],
+    out: Path,
+    variables: Mapping[str, str],
+    settings: Mapping[str, Any],
+) -> int:
     child = os.fork()
     if child:
         return child
     status = 1
     try:
         warnings.simplefilter("ignore")
-        order = {"out": str(out), "settings": {}, "session": "s", "rank": None, "verbose": False}
+        order = {"out": str(out), "settings": settings, "session": "s", "rank": None}
         os.environ.update(variables)
-        os.environ["TRACEPARITY_RECORD"] = json.dumps(order)
+        os.environ["TRACEPARITY_RECORD"] = json.dumps({**order, "verbose": False})
         attach.attach()
         train()
         recorder = session.current()

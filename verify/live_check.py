@@ -53,9 +53,8 @@ class LiveCheck:
     @property
     def watched(self) -> tuple[str, ...]:
         """The functions whose calls must be recorded for all of it to be judged."""
-        named = [
-            name for each in self._invariants for name in each.precondition.get("function", ())
-        ]
+        of_calls = [each for each in self._invariants if each.relation == "function"]
+        named = [name for each in of_calls for name in each.precondition.get("function", ())]
         return tuple(dict.fromkeys(map(str, named)))
 
     def judge_of(self, rank: int, trace: GrowingTrace) -> "_RankCheck":

@@ -14,7 +14,14 @@ from traceparity.differ.gradient_evidence import (
 )
 from traceparity.differ.loss_evidence import micro_batch_losses, rounding
 from traceparity.differ.moment import agreement, told_now
-from traceparity.differ.names import is_group, optimizer_state_parameter, scheduler_of, within
+from traceparity.differ.names import (
+    is_group,
+    operator_of,
+    optimizer_state_parameter,
+    scheduler_of,
+    within,
+)
+from traceparity.differ.operator_evidence import operator_origin
 from traceparity.differ.result import Divergence, Evidence
 from traceparity.differ.settings_evidence import settings_evidence
 from traceparity.differ.step_pair import StepPair
@@ -37,8 +44,10 @@ def evidence_for(
         yield from _structure(pair, candidate, component)
     if phase == Phase.STATE:
         yield from _state(pair, candidate, divergence)
-    if phase in (Phase.FORWARD, Phase.LOSS):
+    yield from operator_origin(pair, candidate, component, divergence.field)
+    if phase in (Phase.FORWARD, Phase.LOSS) or operator_of(divergence.field):
         yield from inputs(pair, candidate, component, divergence.field)
+    if phase in (Phase.FORWARD, Phase.LOSS):
         yield from _parameters_and_buffers(pair, candidate, component)
         yield from training_flags(pair, candidate, component)
         yield from overwritten(pair, candidate)

@@ -95,7 +95,7 @@ def own_gradient(pair: StepPair, component: str) -> Iterator[Evidence]:
 
 def all_gradients(pair: StepPair) -> Iterator[Evidence]:
     """Whether all gradients that the optimizers received were equal."""
-    grads = [_digests(view, Phase.GRADIENT) for view in (pair.reference, pair.target)]
+    grads = [_gradients(pair, view) for view in (pair.reference, pair.target)]
     if grads[0] and grads[1]:
         equal = grads[0] == grads[1]
         word = "equal" if equal else "not bit-equal"
@@ -103,6 +103,10 @@ def all_gradients(pair: StepPair) -> Iterator[Evidence]:
         yield Evidence("gradients", equal, detail)
 
 
-def _digests(view: StepView, phase: Phase) -> dict[int, bytes]:
-    rows = np.flatnonzero((view.phase == phase) & ~view.context)
-    return {int(view.site[row]): view.columns.digest[row].tobytes() for row in rows.tolist()}
+def _gradients(pair: StepPair, view: StepView) -> dict[int, bytes]:
+    rows = np.flatnonzero((view.phase == Phase.GRADIENT) & ~view.context).tolist()
+    return {
+        int(view.site[row]): view.columns.digest[row].tobytes()
+        for row in rows
+        if pair.sites.sites[int(view.site[row])].field == "grad"
+    }

@@ -19,7 +19,7 @@ def is_group(component: str) -> bool:
 
 def optimizer_state_parameter(component: str, field: str) -> str:
     """The parameter that a piece of optimizer state belongs to; empty for anything else."""
-    if not component.startswith("optimizer[") or is_group(component):
+    if not component.startswith("optimizer[") or is_group(component) or operator_of(field):
         return ""
     match = _OPTIMIZER_STATE.fullmatch(field)
     return match[1] if match else ""

@@ -4,8 +4,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from traceparity.recorder.leaves import tensors
+
+_reference: Any = StorageWeakRef
 
 _GIVE_BLANK = frozenset(
     {
@@ -28,12 +31,17 @@ class BlankMemory:
     """
 
     def __init__(self) -> None:
-        # Storages by identity; one that is freed may be given again, and is then written anew.
-        self._blank: set[int] = set()
+        # Storages by identity; the weak reference keeps it from being given to another one.
+        self._blank: dict[int, Any] = {}
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor may hold chance values."""
-        return bool(self._blank) and _storage(tensor) in self._blank
+        return bool(self._blank) and _identity(_storage(tensor)) in self._blank
+
+    def forget_freed(self) -> None:
+        """Forget memory that no tensor has any more."""
+        for key in [key for key, ref in self._blank.items() if ref.expired()]:
+            del self._blank[key]
 
     def called(
         self, operator: str, read: Iterable[torch.Tensor], written: list[torch.Tensor], result: Any
@@ -47,22 +55,38 @@ class BlankMemory:
             result: What it gave.
         """
         name, _, overload = operator.partition(".")
-        changed = {_storage(tensor) for tensor in (*written, *tensors(result))}
         if name in _GIVE_BLANK or any(map(self.holds, read)):
-            self._blank |= changed - {0}
-        elif name in _WRITE_ALL or overload.endswith("out"):
-            self._blank -= {
-                _storage(tensor)
+            for storage in map(_storage, (*written, *tensors(result))):
+                if storage is not None:
+                    self._blank[storage._cdata] = _reference(storage)
+            return
+        if not self._blank:
+            return
+        if name in _WRITE_ALL or overload.endswith("out"):
+            filled = [
+                tensor
                 for tensor in written
-                if _storage(tensor) and tensor.nbytes == tensor.untyped_storage().nbytes()
-            }
+                if (storage := _storage(tensor)) is not None and tensor.nbytes == storage.nbytes()
+            ]
+            self._no_longer(filled)
         else:
-            self._blank -= changed - set(map(_storage, written))
+            changed = {_identity(_storage(tensor)) for tensor in written}
+            self._no_longer(
+                tensor for tensor in tensors(result) if _identity(_storage(tensor)) not in changed
+            )
+
+    def _no_longer(self, filled: Iterable[torch.Tensor]) -> None:
+        for tensor in filled:
+            self._blank.pop(_identity(_storage(tensor)), None)
 
 
-def _storage(tensor: torch.Tensor) -> int:
+def _storage(tensor: torch.Tensor) -> Any:
     try:
-        return int(tensor.untyped_storage()._cdata)
+        return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
         # Sparse and other tensors without one are never blank.
-        return 0
+        return None
+
+
+def _identity(storage: Any) -> int:
+    return 0 if storage is None else int(storage._cdata)

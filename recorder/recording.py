@@ -56,14 +56,22 @@ class Recording:
             return Phase.SCHEDULER
         return Phase.GRADIENT if window.backward_done else Phase.FORWARD
 
-    def site(self, phase: Phase, component: str, field: str) -> int:
-        """The id of a site, `UNWANTED` where the settings leave it out."""
+    def site(self, phase: Phase, component: str, field: str, location: str | None = None) -> int:
+        """The id of a site, `UNWANTED` where the settings leave it out.
+
+        Args:
+            phase: The phase.
+            component: The component.
+            field: The field.
+            location: The source line that first led to it; None for the one that we are at.
+        """
         key = (phase, component, field)
         found = self._sites.get(key)
         if found is None:
             found = UNWANTED
             if self.settings.wants_site(phase, component, field):
-                found = self.writer.site(phase, component, field, user_location())
+                line = user_location() if location is None else location
+                found = self.writer.site(phase, component, field, line)
             self._sites[key] = found
         return found
 

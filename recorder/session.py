@@ -80,6 +80,7 @@ class Session:
         self._ended = self._given_up = False
         self._surroundings: dict[str, Any] | None = None
         self.left_by_fork = False
+        self._handles: list[Any] = []
         self.guard = Guard()
         self._writer = SessionWriter(
             self._out.parent, self._destination, self._header, self._give_up
@@ -128,6 +129,7 @@ class Session:
         self._data.install(self._patches)
         for hooks in self._exchanging:
             hooks.install(self._patches)
+        self._handles = self._modules.operators.watch_passes(self._patches)
         install_clipping(self._recording, self._patches)
         checkpoints.install(self._recording, self._patches)
         self._patches.replace(worker, "_worker_loop", _unrecorded)
@@ -164,6 +166,8 @@ class Session:
         self._calls.remove()
         self._modules.remove()
         self._optimizers.remove()
+        for handle in self._handles:
+            handle.remove()
         self._patches.undo()
 
     def _finish_file(self, error: BaseException | None) -> None:

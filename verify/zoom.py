@@ -1,7 +1,7 @@
 """Zoom: the steps that diverge are run again and recorded ever more closely.
 
 First with all values, which decides what sketches left open and tells chance from cause; then with
-each operator inside the module where the runs part.
+each operator of that part of the step in which the runs part.
 """
 
 from collections.abc import Callable
@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceparity.differ.diff import describe_place, diff_runs
-from traceparity.differ.names import operator_of
-from traceparity.differ.policy import Policy
+from traceparity.differ.names import is_group, operator_of
+from traceparity.differ.policy import PHASES, Policy
 from traceparity.differ.result import DiffResult, Divergence, Outcome
 from traceparity.recorder.settings import Settings
 
+PROGRAM = "program"
+"""The component under which operators outside of modules are recorded."""
+_DURING = {"backward": ", in the backward pass,", "gradient": ", between backward and update,"}
 Rerun = Callable[[Settings, str], Path]
 """Runs the command of one side again with these settings; the text tells this run from others."""
 
@@ -32,6 +35,19 @@ class Zoomed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a step whose operators are recorded.
+
+    Attributes:
+        operators: The components of the operators.
+        phases: The phases that are recorded with them.
+    """
+
+    operators: tuple[str, ...]
+    phases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sides:
     """How both sides of a comparison are run again.
 
@@ -47,12 +63,18 @@ class Sides:
     settings: Settings
     policy: Policy
 
-    def compared(self, step: int, target_step: int, operators: tuple[str, ...] = ()) -> DiffResult:
-        """Run both sides again and compare one step of theirs, recorded with all values."""
-        name = "operators" if operators else "values"
+    def compared(self, step: int, target_step: int, part: _Part | None = None) -> DiffResult:
+        """Run both sides again and compare one step of theirs, recorded with all values.
+
+        Args:
+            step: The step of the reference.
+            target_step: The step of the target.
+            part: The part of it that is recorded, with its operators; None for all, without them.
+        """
+        name = "operators" if part else "values"
         closer = replace(
-            self.settings, capture="values", every=1, phases=(), include=(), exclude=(),
-            operators=operators,
+            self.settings, capture="values", every=1, phases=part.phases if part else (),
+            include=(), exclude=(), operators=part.operators if part else (),
         )  # fmt: skip
         traces = [
             rerun(replace(closer, steps=((number, number + 1),)), name)
@@ -61,6 +83,8 @@ class Sides:
         align = self.policy.align
         if align.kind == "resume":
             align = replace(align, step_offset=step - target_step)
+        if part:
+            align = replace(align, phases=_both(part.phases, align.phases))
         # How often a sample is seen is a question for the whole run.
         policy = replace(self.policy, align=align, coverage=None)
         return diff_runs(traces[0], [traces[1]], policy)
@@ -93,31 +117,54 @@ def zoom(result: DiffResult, sides: Sides) -> Zoomed:
         moved = f"; before it was {describe_place(first)}, so chance has a part in it"
     else:
         moved = ""
-    module = _module_to_watch(closer.first)
-    if module is None or sides.policy.align.kind == "accumulation":
+    part = _part_of(closer.first)
+    if part is None or sides.policy.align.kind == "accumulation":
         place = describe_place(closer.first)
         reason = f"with all values the runs part at {place}{moved}"
         return Zoomed(reason, closer)
-    # A name is no glob: what stands for itself is matched by itself.
-    inside = sides.compared(step, target_step, (module or "*",))
-    return Zoomed(_operator(inside, closer.first) + moved, inside)
+    inside = sides.compared(step, target_step, part)
+    return Zoomed(_operator(inside) + moved, inside)
+
+
+def _both(recorded: tuple[str, ...], declared: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(phase for phase in PHASES if phase in recorded and phase in declared)
 
 
 def _place(divergence: Divergence) -> tuple[str, str]:
     return divergence.component, divergence.field
 
 
+def _part_of(first: Divergence) -> _Part | None:
+    """The operators among which the value came about; None where none computed it."""
+    match first.phase:
+        case "forward":
+            module = _module_to_watch(first)
+            if module is None:
+                return None
+            # A name is no glob: what stands for itself is matched by itself.
+            return _Part((module or "*",), ("state", "data", "forward"))
+        case "loss":
+            return _Part((PROGRAM,), ("state", "loss"))
+        case "backward":
+            # What comes after a module in the forward pass makes the gradient of its output.
+            return _Part(("*",), ("state", "loss", "backward"))
+        case "gradient":
+            return _Part((PROGRAM,), ("state", "gradient"))
+        case "optimizer" if not is_group(first.component):
+            return _Part(("optimizer*",), ("state", "gradient", "optimizer"))
+        case _:
+            return None
+
+
 def _module_to_watch(first: Divergence) -> str | None:
     """The module inside which the value came about; None where none did."""
-    if first.phase != "forward":
-        return None
     if first.field.startswith("input"):
         # What a module is given was computed by the one that calls it.
         return first.component.rpartition(".")[0] if first.component else None
     return first.component if first.field.startswith("output") else None
 
 
-def _operator(inside: DiffResult, module: Divergence) -> str:
+def _operator(inside: DiffResult) -> str:
     first = inside.first
     if first is None:
         again = "agree" if inside.outcome is Outcome.PASS else f"cannot be judged: {inside.reason}"
@@ -128,6 +175,13 @@ def _operator(inside: DiffResult, module: Divergence) -> str:
     what = "is given another value" if ".input[" in first.field else "gives another result"
     if first.kind in ("missing", "extra"):
         what = f"is called by the {'reference' if first.kind == 'missing' else 'target'} only"
-    where = f" at {first.location}" if first.location else ""
     component = first.component or first.root_class or "the model"
-    return f"the first operator that differs is {name} in {component}{where}: it {what}"
+    during = _DURING.get(first.phase, "")
+    said = f"the first operator that differs is {name} in {component}{during}{_where(first)}"
+    came_from = [found.detail for found in first.evidence if found.what == "operator"]
+    return "; ".join([f"{said}: it {what}", *came_from])
+
+
+def _where(first: Divergence) -> str:
+    lines = list(dict.fromkeys(filter(None, (first.location, first.target_location))))
+    return f" at {' (target: '.join(lines)}{')' * (len(lines) - 1)}" if lines else ""

@@ -21,6 +21,7 @@ from traceparity.recorder.hooks.optimizers import OptimizerHooks
 from traceparity.recorder.hooks.state import StateHooks
 from traceparity.recorder.leaves import leaves, tensors
 from traceparity.recorder.naming import ModuleEntry, join, transient_entry
+from traceparity.recorder.operator_place import PROGRAM
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
 from traceparity.recorder.seen import Seen
@@ -70,7 +71,7 @@ class ModuleHooks:
         self._handles: list[Any] = []
         self._watched: Seen[list[int]] = Seen()
         self._on_gradient = recording.guard.hook(self._gradient)
-        self._operators = OperatorHooks(recording, self._running)
+        self.operators = OperatorHooks(recording, self._running, optimizers.registry)
 
     def install(self, patches: Patches) -> None:
         """Begin to see module calls."""
@@ -81,7 +82,7 @@ class ModuleHooks:
                 guard.hook(self.ends), with_kwargs=True, always_call=True
             ),
         ]
-        self._handles += self._operators.install()
+        self._handles += self.operators.watch_modules()
         # torch warns the program of global hooks when a compiled module is called: not of ours.
         patches.replace(torch_module, "_has_any_global_hook", lambda _: self._others_have_hooks)
 
@@ -97,7 +98,7 @@ class ModuleHooks:
 
     def remove(self) -> None:
         """Stop."""
-        self._operators.remove()
+        self.operators.remove()
         for handle in self._handles:
             handle.remove()
             # torch forgets this one.
@@ -106,7 +107,9 @@ class ModuleHooks:
     def _running(self) -> str | None:
         """The path of the module whose call in a recorded step is the innermost one."""
         stack = self._stack()
-        if not stack or stack[-1].mode != "training" or stack[-1].entry is None:
+        if not stack:
+            return PROGRAM
+        if stack[-1].mode != "training" or stack[-1].entry is None:
             return None
         return stack[-1].entry.path
 
@@ -401,6 +404,7 @@ class ModuleHooks:
     def forget(self) -> None:
         """Forget the tensors of the step that ended, and calls that ended without a word."""
         self._watched.clear()
+        self.operators.forget()
         if stack := self._stack():
             _leave_active(stack, own_call=False)
 

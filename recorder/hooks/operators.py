@@ -1,44 +1,59 @@
-"""Operators: what each operator inside a chosen module is given and gives, in the order of calls.
+"""Operators: what each operator inside a chosen component is given and gives, in order of calls.
 
 A dispatch mode sees the operators below autograd and calls them as they would have been called. It
-is active only while the forward pass of a chosen module runs in a recorded step.
+is active only in recorded steps, while the forward pass of a chosen module, a backward pass or the
+step of a chosen optimizer runs; where what lies between them is chosen too, from the first forward
+pass to the update.
 """
 
+import functools
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.optim import optimizer as torch_optimizer
+from torch.utils import _python_dispatch
 
-from traceparity.recorder.blank_memory import BlankMemory
-from traceparity.recorder.leaves import leaves, tensors
+from traceparity.recorder.guard import inside_backward
+from traceparity.recorder.operator_place import PROGRAM, Places, Running
+from traceparity.recorder.operator_watch import OperatorWatch, Watching
+from traceparity.recorder.patches import Patches, leave_no_frame
 from traceparity.recorder.recording import Recording
-from traceparity.tracefmt.globs import glob_matches
+from traceparity.recorder.registry import Registry
 from traceparity.tracefmt.records import Phase
 
-Running = Callable[[], str | None]
-"""Tells the path of the module whose forward pass runs as part of a recorded step, if any."""
+_PASS, _UPDATE, _WHOLE_STEP = "pass", "update", "step"
+"""For what a mode is entered that is not entered for the call of a module."""
 
 
 class OperatorHooks:
-    """Watches the inside of the modules that the settings choose."""
+    """Decides when operators are watched."""
 
-    def __init__(self, recording: Recording, running: Running) -> None:
+    def __init__(self, recording: Recording, running: Running, optimizers: Registry) -> None:
         """Prepare.
 
         Args:
             recording: The recording.
-            running: Asked when a module's call has begun.
+            running: Asked which module runs.
+            optimizers: The optimizers by name.
         """
         self._recording = recording
         self._running = running
+        self._optimizers = optimizers
+        self._places = Places(recording, running)
+        self._watch = OperatorWatch(recording, self._places)
+        guard = recording.guard
+        self._begins, self._ends = guard.hook(self._watch.begins), guard.hook(self._watch.ends)
+        self._tell_of_pass = guard.hook(self._told_of_pass)
+        self._tell_of_update = guard.hook(self._told_of_update)
         self._entered = threading.local()
+        # A whole step is watched in one thread, which is the one that makes the update.
+        self._whole_step = False
 
-    def install(self) -> list[Any]:
-        """Begin to watch, after the hooks that follow which module runs; returns the handles."""
+    def watch_modules(self) -> list[Any]:
+        """Begin, after the hooks that follow which module runs; returns the handles."""
         if not self._recording.settings.operators:
             return []
         # Not in the guard, which hides dispatch modes from what it calls.
@@ -47,136 +62,131 @@ class OperatorHooks:
             torch_module.register_module_forward_hook(self._after, always_call=True),
         ]
 
+    def watch_passes(self, patches: Patches) -> list[Any]:
+        """Begin to see backward passes and updates, after their own hooks; returns the handles."""
+        if not self._recording.settings.operators:
+            return []
+        patches.replace(torch.autograd, "_engine_run_backward", self._pass)
+        return [
+            torch_optimizer.register_optimizer_step_pre_hook(self._update_begins),
+            torch_optimizer.register_optimizer_step_post_hook(self._update_ends),
+        ]
+
     def remove(self) -> None:
         """Stop, where a recording ends in the midst of a call."""
         self._leave()
 
+    def forget(self) -> None:
+        """A step began: what was followed in the one before is over, however it ended."""
+        self._places.forget()
+        self._watch.forget()
+        self._entered.__dict__.pop("called", None)
+        self._whole_step = False
+
+    # -- modules ------------------------------------------------------------------------------
+
     def _before(self, module: torch.nn.Module, _: Any) -> None:
-        if torch.compiler.is_compiling() or not self._recording.guard.active:
+        path = self._running() if self._wanted(*Phase) else None
+        if path is None or path == PROGRAM:
             return
-        path = self._running()
-        if path is None or "mode" in self._entered.__dict__:
-            return
-        wanted = self._recording.settings.operators
-        if any(glob_matches(glob, path) for glob in wanted):
-            inside, guard = _Inside(self._recording, self._running), self._recording.guard
-            mode: Any = _Watching(guard.hook(inside.begins), guard.hook(inside.ends))
-            self._entered.mode, self._entered.module = mode, id(module)
-            mode.__enter__()
+        if self._watch.chooses(PROGRAM) and not self._whole_step and self._may_stay():
+            self._whole_step = True
+            self._enter(_WHOLE_STEP)
+        if self._watch.chooses(path) and "called" not in self._entered.__dict__:
+            self._entered.called = id(module)
+            self._watch.count_anew(Phase.FORWARD)
+            if not self._watches():
+                self._enter(id(module))
 
     def _after(self, module: torch.nn.Module, *_: Any) -> None:
-        if not torch.compiler.is_compiling() and self._entered.__dict__.get("module") == id(module):
-            self._leave()
-
-    def _leave(self) -> None:
-        mode = self._entered.__dict__.pop("mode", None)
-        self._entered.__dict__.pop("module", None)
-        if mode is not None:
-            mode.__exit__(None, None, None)
-
-
-class _Operator:
-    """A call of an operator in progress; without a name it is not recorded."""
-
-    __slots__ = ("args", "func", "kwargs", "name", "path", "written")
-
-    def __init__(self, func: Any, args: Any, kwargs: Any) -> None:
-        self.func = func
-        self.args = args
-        self.kwargs = kwargs
-        self.name = ""
-        self.path = ""
-        self.written: list[torch.Tensor] = []
-
-
-class _Inside:
-    """What is followed during one call of a chosen module."""
-
-    def __init__(self, recording: Recording, running: Running) -> None:
-        self._recording = recording
-        self._running = running
-        self._count: Counter[tuple[str, str]] = Counter()
-        self._blank = BlankMemory()
-
-    def begins(self, call: _Operator) -> None:
-        """An operator is about to be called."""
-        path = self._running()
-        if path is None or _only_views(call.func):
+        if torch.compiler.is_compiling() or self._entered.__dict__.get("called") != id(module):
             return
-        packet = str(call.func).rpartition(".")[0]
-        call.path = path
-        # By number, since each use of an operator has a source line of its own.
-        call.name = f"{packet}[{self._count[path, packet]}]"
-        self._count[path, packet] += 1
-        call.written = _written(call.func, call.args, call.kwargs)
-        # What an operator writes to is seen when it is written.
-        given = self._shown((*call.args, *call.kwargs.values()), call.written)
-        self._note(path, f"{call.name}.input", given)
+        del self._entered.called
+        self._leave(id(module))
 
-    def ends(self, call: _Operator, result: Any) -> None:
-        """An operator has given its result."""
-        if not call.name:
+    # -- backward passes and updates ----------------------------------------------------------
+
+    def _pass(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if not self._wanted(*Phase) or inside_backward():
+                return run(*args, **kwargs)
+            self._tell_of_pass()
+            if self._wanted(Phase.BACKWARD) and not self._watches():
+                self._enter(_PASS)
+            try:
+                return run(*args, **kwargs)
+            except BaseException as error:
+                leave_no_frame(error)
+                raise
+            finally:
+                self._places.pass_ends()
+                self._leave(_PASS)
+
+        return watched
+
+    def _told_of_pass(self) -> None:
+        self._watch.count_anew(Phase.BACKWARD)
+        self._places.pass_begins()
+
+    def _update_begins(self, optimizer: Any, *_: Any) -> None:
+        if not self._wanted(Phase.OPTIMIZER):
             return
-        overwritten = {id(tensor) for tensor in call.written}
-        given = tensors((*call.args, *call.kwargs.values()))
-        read = [tensor for tensor in given if id(tensor) not in overwritten]
-        self._blank.called(str(call.func).partition(".")[2], read, call.written, result)
-        self._note(call.path, f"{call.name}.output", self._shown(*_results(result)))
+        self._tell_of_update(optimizer)
+        if self._places.updating and self._may_stay():
+            self._enter(_UPDATE)
 
-    def _note(self, path: str, prefix: str, values: list[Any]) -> None:
-        for field, leaf in leaves(values, prefix):
-            if leaf is not None:
-                self._recording.value(Phase.FORWARD, path, field, leaf)
+    def _told_of_update(self, optimizer: Any) -> None:
+        name = self._optimizers.name(optimizer)
+        if self._watch.chooses(name):
+            self._watch.count_anew(Phase.OPTIMIZER)
+            self._places.update_begins(name)
 
-    def _shown(self, values: Any, without: list[torch.Tensor]) -> list[Any]:
-        """Values with None in the place of some tensors and of those that hold nothing yet."""
-        hidden = {id(tensor) for tensor in without}
-        return [
-            None
-            if isinstance(value, torch.Tensor) and (id(value) in hidden or self._blank.holds(value))
-            else value
-            for value in values
-        ]
+    def _update_ends(self, optimizer: Any, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self._places.update_ends(self._optimizers.name_in_use(optimizer))
+        self._leave(_UPDATE)
+        if not inside_backward():
+            self._leave(_WHOLE_STEP)
 
+    # -- the mode of this thread --------------------------------------------------------------
 
-class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Active during one call of a chosen module; calls each operator as it would be called."""
+    def _wanted(self, *phases: Phase) -> bool:
+        """Whether operators of any of the phases are recorded now."""
+        if torch.compiler.is_compiling() or not self._recording.guard.active:
+            return False
+        chosen = self._recording.settings.phases
+        return not self._recording.idle and (
+            not chosen or any(phase.label in chosen for phase in phases)
+        )
 
-    def __init__(self, begins: Callable[..., None], ends: Callable[..., None]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._begins = begins
-        self._ends = ends
+    def _watches(self) -> bool:
+        return "mode" in self._entered.__dict__
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        call = _Operator(func, args, kwargs or {})
-        self._begins(call)
-        result = func(*args, **call.kwargs)
-        self._ends(call, result)
-        return result
+    def _may_stay(self) -> bool:
+        """Whether a mode that outlasts the call which enters it stands in nobody's way.
 
+        A mode of the program that is active now may end before ours, which would then be taken
+        for it.
+        """
+        return _python_dispatch._get_current_dispatch_mode() is None
 
-def _results(result: Any) -> tuple[Any, list[torch.Tensor]]:
-    """What an operator gave, and the part of it that is no value."""
-    if not isinstance(result, tuple | list):
-        return (result,), []
-    # Beside results a kernel gives its workspace, as bytes of which some were never written.
-    return result, [each for each in tensors(result) if each.dtype == torch.uint8]
+    def _enter(self, owner: int | str) -> None:
+        mode: Any = Watching(self._begins, self._ends)
+        self._entered.mode, self._entered.owner = mode, owner
+        self._places.watch_begins()
+        mode.__enter__()
 
-
-def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The arguments that an operator writes to."""
-    found = []
-    for number, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        value = args[number] if number < len(args) else kwargs.get(argument.name)
-        found += tensors(value)
-    return found
-
-
-def _only_views(func: Any) -> bool:
-    """Whether an operator computes nothing, and gives its input in another shape."""
-    returns = func._schema.returns
-    return bool(returns) and all(
-        each.alias_info is not None and not each.alias_info.is_write for each in returns
-    )
+    def _leave(self, owner: int | str | None = None) -> None:
+        """Leave the mode of this thread if it was entered for ``owner``; for any without one."""
+        held = self._entered.__dict__
+        if "mode" not in held or owner not in (None, held["owner"]):
+            return
+        if _python_dispatch._get_current_dispatch_mode() is not held["mode"]:
+            # The program has entered one of its own since, and leaves it before we leave ours.
+            held["owner"] = _WHOLE_STEP
+            return
+        mode = held.pop("mode")
+        del held["owner"]
+        mode.__exit__(None, None, None)

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 import traceparity as tp
 from traceparity.differ.diff import diff_runs
 from traceparity.differ.policy import Policy
-from traceparity.recorder.hooks import operators
+from traceparity.recorder import operator_watch
 from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Phase
 
@@ -235,7 +235,7 @@ def test_a_fault_of_ours_inside_an_operator_does_not_reach_the_program(tmp_path,
     def fail(*_):
         raise RuntimeError("ours")
 
-    monkeypatch.setattr(operators, "_written", fail)
+    monkeypatch.setattr(operator_watch, "_written", fail)
     plain = trained(make_scaled(), (4, 3))
 
     watched = trained(make_scaled(), (4, 3), tmp_path / "a.trace", operators="0")

@@ -1,76 +1,251 @@
 """What diverges is run again, recorded ever more closely, down to the operator and its line."""
 
+import inspect
+import itertools
 import json
+from dataclasses import dataclass
 
 import pytest
-
-pytestmark = pytest.mark.slow
-
-SCRIPT = """
-import sys, time
 import torch
 from torch import nn
 
-class Mix(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.full((3,), 0.5))
+import traceparity as tp
+from traceparity.differ.diff import diff_runs
+from traceparity.differ.policy import Policy, Rule
+from traceparity.recorder.settings import Settings
+from traceparity.verify.zoom import Sides, zoom
 
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * x.mul(2.0)
+
+class Wrong(Square):
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * x.mul(2.5)
+
+class Squared(nn.Module):
     def forward(self, x):
-        x = x * self.weight
-        if "fused" in sys.argv:
-            return x.mul(2.0 + 1e-6)
-        if "chance" in sys.argv:
-            return x.mul(2.0 + 1e-6 * (time.time_ns() % 1000 + 1))
-        return x.mul(2.0)
+        return (Wrong if "wrong" in sys.argv else Square).apply(x)
 
 torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(3, 3), Mix(), nn.Linear(3, 1))
+model = nn.Sequential(nn.Linear(3, 3), Squared(), nn.Linear(3, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(3):
-    optimizer.zero_grad()
-    model(torch.randn(8, 3)).square().mean().backward()
-    optimizer.step()
+optimizer.zero_grad()
+model(torch.randn(8, 3)).square().mean().backward()
+optimizer.step()
 """
 CASES = """
 [[case]]
-name = "fused"
+name = "formula"
 kind = "compare"
 reference = "train.py"
-target = "train.py fused"
-policy = { compare = [{ site = "*", ignore = true }, { site = "forward:*", rtol = 1e-9 }] }
-
-[[case]]
-name = "chance"
-kind = "repeat"
-command = "train.py chance"
+target = "train.py wrong"
 """
 
 
-def test_the_operator_that_differs_is_named_or_that_chance_has_a_part_in_it(commands):
-    """Sketches cannot decide the first case, which is what values are for."""
+@pytest.mark.slow
+def test_a_wrong_backward_formula_is_named_in_the_report_of_its_case(commands):
     (commands.folder / "train.py").write_text(SCRIPT.lstrip())
     (commands.folder / "parity.toml").write_text(CASES)
     lines = SCRIPT.lstrip().splitlines()
-    reference = lines.index("        return x.mul(2.0)") + 1
+    right, wrong, created, called = (
+        next(number for number, line in enumerate(lines, 1) if text in line)
+        for text in ("mul(2.0)", "mul(2.5)", "return x * x", ".backward()")
+    )
 
     done = commands.run(
         "tp-verify", "--zoom", "--format", "text", "--format", "json=r.json", "parity.toml"
     )
 
     assert done.returncode == 1, done.stdout + done.stderr
-    fused, chance = json.loads((commands.folder / "r.json").read_text())["cases"]
-    assert fused["outcome"] == "ABSTAIN", fused["reason"]
-    said = fused["zoom"]["reason"]
-    assert said.startswith("the first operator that differs is aten.mul[1] in 1 at "), said
-    assert f"train.py:{reference}: " in said
-    assert said.endswith("it is given another value")
-    first = fused["zoom"]["comparison"]["first_divergence"]
-    assert (first["component"], first["field"]) == ("1", "aten.mul[1].input[1]")
-    assert [run["role"] for run in fused["executions"]] == [
+    (case,) = json.loads((commands.folder / "r.json").read_text())["cases"]
+    assert case["outcome"] == "FAIL"
+    assert case["zoom"]["reason"] == (
+        f"the first operator that differs is aten.mul[0] in 1, in the backward pass, at"
+        f" train.py:{right} (target: train.py:{wrong}): it is given another value; aten.mul[0]"
+        f" belongs to the backward of train.py:{created} (SquareBackward), in the backward pass"
+        f" called at train.py:{called}; in the target the backward of train.py:{created}"
+        f" (WrongBackward), in the backward pass called at train.py:{called}"
+    )
+    first = case["zoom"]["comparison"]["first_divergence"]
+    place = (first["phase"], first["component"], first["field"])
+    assert place == ("backward", "1", "aten.mul[0].input[1]")
+    assert [run["role"] for run in case["executions"]] == [
         "reference", "target",
         "reference-values", "target-values", "reference-operators", "target-operators",
     ]  # fmt: skip
-    assert chance["outcome"] == "FAIL"
-    assert "aten.mul[1] in 1" in chance["zoom"]["reason"]
-    assert "Zoom: the first operator that differs is aten.mul[1] in 1" in done.stdout
+    assert "Zoom: the first operator that differs is aten.mul[0] in 1" in done.stdout
+
+
+class Mix(nn.Module):
+    """Scales what it is given; by another number each time where chance decides."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self, kind):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3,), 0.5))
+        self.kind = kind
+
+    def forward(self, x):
+        x = x * self.weight
+        if self.kind == "fused":
+            return x.mul(2.0 + 1e-6)
+        if self.kind == "chance":
+            return x.mul(2.0 + 1e-6 * next(self.numbers))
+        return x.mul(2.0)
+
+
+class Descent(torch.optim.Optimizer):
+    """Plain descent, with a factor in the update that should be 1."""
+
+    def __init__(self, parameters, factor):
+        super().__init__(parameters, {"lr": 0.1})
+        self.factor = factor
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                change = parameter.grad * group["lr"]
+                change = change * self.factor
+                parameter.sub_(change)
+
+
+def squares(out, kind):
+    error = out - 1.0
+    if kind == "formula":
+        return error.pow(2).mean() * 0.5 + error.detach().pow(2).mean() * 0.5
+    return error.pow(2).mean() * 0.5 + error.pow(2).mean() * 0.5
+
+
+def train(kind):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 3), Mix(kind), nn.Linear(3, 1))
+    optimizer = Descent(model.parameters(), 1.01 if kind == "update" else 1.0)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = squares(model(torch.randn(8, 3)), kind)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1 if kind == "clip" else 0.2)
+        optimizer.step()
+
+
+@dataclass
+class Runs:
+    """Records both sides in this process: what they are run by is nothing to the zoom."""
+
+    folder: object
+
+    def record(self, kind, settings, name):
+        path = self.folder / f"{name}.trace"
+        with tp.record(path, settings=settings):
+            train(kind)
+        return path
+
+    def zoomed(self, reference, target, *rules):
+        policy = Policy(rules=rules)
+        paths = [
+            self.record(kind, Settings(), name)
+            for kind, name in ((reference, "reference"), (target, "target"))
+        ]
+        result = diff_runs(paths[0], [paths[1]], policy)
+        sides = Sides(
+            lambda settings, name: self.record(reference, settings, f"reference-{name}"),
+            lambda settings, name: self.record(target, settings, f"target-{name}"),
+            Settings(),
+            policy,
+        )
+        return result, zoom(result, sides)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return Runs(tmp_path)
+
+
+def line_of(function, text):
+    """``test_zoom.py:line`` of the line of a function that holds a text."""
+    lines, first = inspect.getsourcelines(function)
+    return f"test_zoom.py:{first + next(n for n, line in enumerate(lines) if text in line)}"
+
+
+def test_what_sketches_cannot_decide_is_found_with_values_and_operators(runs):
+    """Each product has a line of its own, and both runs are told theirs."""
+    rules = Rule(site="*", ignore=True), Rule(site="forward:*", rtol=1e-9)
+
+    result, seen = runs.zoomed("plain", "fused", *rules)
+
+    assert result.outcome.name == "ABSTAIN", result.reason
+    assert seen.reason.startswith("the first operator that differs is aten.mul[1] in 1 at "), seen
+    assert line_of(Mix.forward, "return x.mul(2.0)") in seen.reason
+    assert f"{line_of(Mix.forward, '(2.0 + 1e-6)')})" in seen.reason
+    assert seen.reason.endswith("it is given another value")
+    first = seen.comparison.first
+    assert (first.component, first.field) == ("1", "aten.mul[1].input[1]")
+
+
+def test_chance_is_found_as_well(runs):
+    result, seen = runs.zoomed("chance", "chance")
+
+    assert result.outcome.name == "FAIL"
+    assert "aten.mul[1] in 1 at " in seen.reason
+
+
+def test_a_loss_with_an_equal_value_and_another_gradient_is_told_by_its_line(runs):
+    """What autograd runs for code of the program outside of modules, in no line of its own."""
+    result, seen = runs.zoomed("plain", "formula")
+
+    assert (result.first.phase, result.first.component) == ("backward", "2")
+    assert "in program, in the backward pass, at " in seen.reason
+    assert line_of(squares, "return error.pow(2).mean() * 0.5 + error.pow") in seen.reason
+    assert f"called at {'tests/verify/'}{line_of(train, '.backward()')}" in seen.reason
+
+
+def test_a_wrong_update_is_told_by_its_line_and_that_of_the_step(runs):
+    result, seen = runs.zoomed("plain", "update")
+
+    assert (result.first.phase, result.first.field) == ("optimizer", "value")
+    assert "aten.mul[1] in optimizer[0] at " in seen.reason
+    assert line_of(Descent.step, "self.factor") in seen.reason
+    assert line_of(train, "optimizer.step()") in seen.reason
+
+
+def test_what_changes_gradients_before_the_update_is_told_by_its_line(runs):
+    result, seen = runs.zoomed("plain", "clip")
+
+    assert (result.first.phase, result.first.component) == ("gradient", "0.weight")
+    assert "in program, between backward and update, at " in seen.reason
+    assert line_of(train, "clip_grad_norm_") in seen.reason
+
+
+def test_a_difference_that_does_not_come_again_is_said_to(runs):
+    """The second run of both sides is that of the reference."""
+    paths = [runs.record(kind, Settings(), kind) for kind in ("plain", "update")]
+    result = diff_runs(paths[0], [paths[1]], Policy())
+    sides = Sides(
+        *(
+            lambda settings, name, side=side: runs.record("plain", settings, f"{side}-{name}")
+            for side in ("reference", "target")
+        ),
+        Settings(),
+        Policy(),
+    )
+
+    seen = zoom(result, sides)
+
+    assert seen.reason.startswith("the difference does not come again: step 0 was run again")

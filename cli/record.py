@@ -53,7 +53,7 @@ UNJUDGED = 122
     "--operators",
     multiple=True,
     metavar="MODULE",
-    help="Record each operator inside a module, too (repeatable).",
+    help="Record each operator inside a module or an optimizer, too (repeatable).",
 )
 @click.option(
     "--watch",

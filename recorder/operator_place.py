@@ -148,7 +148,7 @@ class Places:
     def _of_pass(self, node: Any, line: str) -> Place:
         component, forward, name = PROGRAM, "", ""
         if node is not None:
-            name = str(node.name())
+            name = str(node.name()).rpartition("::")[2]
             if (parameter := getattr(node, "variable", None)) is not None:
                 component = self._recording.names.parameter(parameter) or PROGRAM
             elif (origin := self._origins.get(node._sequence_nr())) is not None:

@@ -28,7 +28,7 @@ class Settings:
         phases: Names of the phases to record; empty for all.
         include: Globs over ``phase:component:field``; empty for all.
         exclude: Globs of sites to leave out; wins over ``include``.
-        operators: Globs of modules whose operators are recorded too; empty for none.
+        operators: Globs of modules and optimizers whose operators are recorded too; empty for none.
         watch: Dotted names of functions whose calls are recorded too; empty for none.
     """
 

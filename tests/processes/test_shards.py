@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch.distributed as dist
-from parallel_trainings import fully_sharded, sharded_both_ways, tensor_parallel
+from parallel_trainings import fully_sharded, hybrid, sharded_both_ways, tensor_parallel
 from ranks import Ranks, digest_of_state
 from torch import nn
 
@@ -55,7 +55,8 @@ def test_a_column_of_a_weight_has_its_place(ranks: Ranks) -> None:
 
 
 @pytest.mark.parametrize(
-    ("training", "world"), [(fully_sharded, 2), (tensor_parallel, 2), (sharded_both_ways, 4)]
+    ("training", "world"),
+    [(fully_sharded, 2), (tensor_parallel, 2), (sharded_both_ways, 4), (hybrid, 4)],
 )
 def test_recording_changes_no_bit_of_a_sharded_training(
     training: Callable[[], nn.Module], world: int, ranks: Ranks

@@ -36,6 +36,13 @@ class Registry:
 
         refs[key] = weakref.ref(item, forget)
 
+    def meet(self, item: Any) -> bool:
+        """Take note of an object in use; whether it, or what it wraps, was not known before."""
+        item = self._wrapped(item)
+        new = id(item) not in self._refs
+        self.add(item)
+        return new
+
     def live(self) -> list[Any]:
         """The objects that still live, in order of construction."""
         found = (ref() for ref in list(self._refs.values()))

@@ -97,10 +97,11 @@ class Session:
         registry = Registry("optimizer", always_number=True)
         self._gradients = GradientHooks(recording)
         self._state = StateHooks(recording, log, self._gradients)
-        self._optimizers = OptimizerHooks(
-            recording, log, self._gradients, registry, self._state.owner_found
-        )
         self._schedulers = SchedulerHooks(recording, log, registry)
+        self._optimizers = OptimizerHooks(
+            recording, log, self._gradients, registry, self._state.owner_found,
+            self._schedulers.elder_found,
+        )  # fmt: skip
         self._scalers = ScalerHooks(recording, log, self._optimizers)
         self._data = DataHooks(recording)
         exchanges = self._exchanges = Exchanges(recording, log)

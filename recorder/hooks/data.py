@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -56,6 +57,7 @@ class DataHooks:
         self._waiting = Waiting(recording)
         self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
         self._made_at: weakref.WeakKeyDictionary[Any, object] = weakref.WeakKeyDictionary()
+        self._older = itertools.count()
         self._epochs: dict[object, int] = {}
         self._listed: dict[object, weakref.ref[Any]] = {}
         self._count = 0
@@ -79,7 +81,8 @@ class DataHooks:
     def _pass_begins(self, iterator: Any, args: Any, kwargs: Any) -> None:
         found = self._pass(iterator)
         if found is not None:
-            found.loader = self._made_at.get(args[0], type(args[0]).__name__)
+            # One that is older than the recording is known by the order of first use.
+            found.loader = self._made_at.setdefault(args[0], next(self._older))
             found.epoch = self._epochs.get(found.loader, 0)
             self._epochs[found.loader] = found.epoch + 1
 

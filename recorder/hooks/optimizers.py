@@ -37,9 +37,11 @@ class OptimizerHooks:
         gradients: GradientHooks,
         registry: Registry,
         owner_found: Callable[[torch.nn.Module], None],
+        elder_found: Callable[[Any], None],
     ) -> None:
         self._recording = recording
         self._owner_found = owner_found
+        self._elder_found = elder_found
         self._searched: set[str] = set()
         self._log = log
         self._gradients = gradients
@@ -184,6 +186,9 @@ class OptimizerHooks:
         recording, window = self._recording, self._recording.window
         window.advance()
         window.in_step = len(set(self._under_way))
+        if self.registry.meet(optimizer):
+            # It is older than the recording, as may be what belongs to it.
+            self._elder_found(optimizer)
         if recording.idle:
             return
         self._gradients.flush()

@@ -34,6 +34,9 @@ class ScalerHooks:
         patches.around(scaler, "step", self._before, self._after)
 
     def _before(self, args: Any, kwargs: Any) -> None:
+        if self._registry.meet(args[0]):
+            # It is older than the recording.
+            self.window_opens()
         self._steps_before = self._optimizers.steps
 
     def _after(self, result: Any, args: Any, kwargs: Any) -> None:

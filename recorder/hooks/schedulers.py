@@ -1,5 +1,6 @@
 """Schedulers: their counters, the metric they are given, and the rates that come out."""
 
+import gc
 import inspect
 from typing import Any
 
@@ -78,6 +79,18 @@ class SchedulerHooks:
                     always=True,
                 )  # fmt: skip
         self._counters(Phase.SCHEDULER, scheduler, name, always=True, flags=0)
+
+    def elder_found(self, optimizer: Any) -> None:
+        """An optimizer steps that was made before the recording began: so were its schedulers.
+
+        Those of optimizers that never step are left over from an earlier training.
+        """
+        # By type: asking an object for its class may run code of the program.
+        for each in gc.get_objects():
+            schedules = issubclass(type(each), lr_scheduler.LRScheduler)
+            if schedules and getattr(each, "optimizer", None) is optimizer:
+                self.registry.add(each)
+        self.window_opens()
 
     def window_opens(self) -> None:
         """Record the counters of all schedulers."""

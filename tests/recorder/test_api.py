@@ -58,6 +58,54 @@ def test_what_is_trained_inside_is_recorded(workshop: Workshop) -> None:
     assert (told.steps, told.complete) == ([0, 1], True)
 
 
+class Parts:
+    """All that a training has, made at once."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = Net()
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, gamma=0.5)
+        self.scaler = torch.amp.GradScaler("cpu")
+        rows = torch.randn(8, 4)
+        self.loader = torch.utils.data.DataLoader(rows, 4, shuffle=True)
+        self.others = torch.utils.data.DataLoader(rows * 2, 8)
+
+    def train(self, spoilt: int = 9) -> None:
+        for epoch in range(2):
+            for batch in self.loader:
+                self.optimizer.zero_grad()
+                self.scaler.scale(self.model(batch).square().mean()).backward()
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+            with torch.no_grad():
+                for batch in self.others:
+                    self.model(batch)
+            self.scheduler.step()
+            if epoch == spoilt:
+                self.scheduler.last_epoch += 1
+
+
+def test_what_is_older_than_a_recording_is_recorded_as_what_is_made_in_it(
+    workshop: Workshop, commands: Any
+) -> None:
+    """What an earlier training has left is no part of it."""
+    traces = [workshop.folder / f"{name}.trace" for name in ("inside", "before", "spoilt")]
+    left = Parts()
+    left.train()
+    with traceparity.record(traces[0]):
+        Parts().train()
+    for trace, spoilt in ((traces[1], 9), (traces[2], 0)):
+        parts = Parts()
+        with traceparity.record(trace):
+            parts.train(spoilt)
+
+    same = commands.diff(*traces[:2])
+    assert same["outcome"] == "PASS", (same["reason"], same["first_divergence"])
+    found = commands.diff(traces[1], traces[2])["first_divergence"]
+    assert (found["step"], found["component"]) == (2, "scheduler.last_epoch")
+
+
 def test_a_decorated_function_is_recorded_at_each_call(workshop: Workshop) -> None:
     @traceparity.record(workshop.trace, overwrite=True, capture="digest")
     def program(steps: int) -> str:

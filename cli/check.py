@@ -9,7 +9,16 @@ import click
 from traceparity._version import __version__
 from traceparity.cli.exits import Exit, run_command
 from traceparity.cli.locations import LOCATION
-from traceparity.cli.outputs import FORMATS, parse_output, report_width, wants_colour, write_reports
+from traceparity.cli.outputs import (
+    FORMATS,
+    parse_output,
+    parse_trackers,
+    report_option,
+    report_width,
+    track_result,
+    wants_colour,
+    write_reports,
+)
 from traceparity.cli.paths import PATH
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.tracefmt.location import Location
@@ -48,12 +57,14 @@ _RULES = ("exactly_once", "at_least_once", "no_cross_rank_overlap", "expected_pa
 @click.option(
     "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(FORMATS)}."
 )
+@report_option
 @click.option("--allow-abstain", is_flag=True, help="Exit with 0 where nothing can be judged.")
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
 @click.version_option(__version__)
 def check(
     trace: tuple[Location, ...],
     formats: tuple[str, ...],
+    trackers: tuple[str, ...],
     invariants: Path | None,
     accept: tuple[str, ...],
     allow_nonfinite: bool,
@@ -72,6 +83,7 @@ def check(
     from traceparity.verify.run_verdict import judge_run, verdict_on_error
 
     outputs = [parse_output(text) for text in formats] or [("text", None)]
+    logged = parse_trackers(trackers)
     policy: Policy = Policy()
     try:
         policy = _policy(options)
@@ -93,6 +105,7 @@ def check(
         lambda name, path: _render(result, name, path, verbose=verbose),
         lambda: _summary(result),
     )
+    track_result(logged, "tp-check", lambda: _render(result, "json", None, verbose=verbose))
     status = Exit[result.outcome.name]
     sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
 

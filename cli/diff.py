@@ -10,7 +10,16 @@ import click
 from traceparity._version import __version__
 from traceparity.cli.exits import Exit, run_command
 from traceparity.cli.locations import LOCATION
-from traceparity.cli.outputs import FORMATS, parse_output, report_width, wants_colour, write_reports
+from traceparity.cli.outputs import (
+    FORMATS,
+    parse_output,
+    parse_trackers,
+    report_option,
+    report_width,
+    track_result,
+    wants_colour,
+    write_reports,
+)
 from traceparity.cli.paths import PATH
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.tracefmt.location import Location
@@ -68,6 +77,7 @@ if TYPE_CHECKING:
     help="Processes for a run of many ranks (default: one a core where that pays).",
 )
 @click.option("--scheduler", metavar="URL", help="Compare ranks on this Dask cluster: tcp://...")
+@report_option
 @click.option("--allow-abstain", is_flag=True, help="Exit with 0 where nothing can be judged.")
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
 @click.version_option(__version__)
@@ -75,6 +85,7 @@ def diff(
     reference: Location | None,
     target: tuple[Location, ...],
     formats: tuple[str, ...],
+    trackers: tuple[str, ...],
     repeat: Location | None,
     allow_abstain: bool,
     verbose: bool,
@@ -104,6 +115,7 @@ def diff(
         _propose_renames(reference, target)
         return
     outputs = [parse_output(text) for text in formats] or [("text", None)]
+    logged = parse_trackers(trackers)
     policy: Policy = Policy()
     try:
         policy = _policy(options)
@@ -119,6 +131,7 @@ def diff(
         lambda name, path: _render(result, name, path, verbose=verbose),
         lambda: _summary(result),
     )
+    track_result(logged, "tp-diff", lambda: _render(result, "json", None, verbose=verbose))
     status = Exit[result.outcome.name]
     sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
 

@@ -10,6 +10,16 @@ from typing import TextIO
 import click
 
 FORMATS = ("text", "json", "junit", "github")
+TRACKERS = ("wandb", "mlflow", "tensorboard")
+
+report_option = click.option(
+    "--report",
+    "trackers",
+    multiple=True,
+    metavar="LIBRARY[=PLACE]",
+    help=f"Log the result, too: {', '.join(TRACKERS)}.",
+)
+"""The option of all judging commands that says where results are logged besides."""
 
 
 def parse_output(text: str) -> tuple[str, Path | None]:
@@ -87,3 +97,35 @@ def write_summary(text: str) -> None:
             stream.write(text)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+
+
+def parse_trackers(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Library and place from each ``LIBRARY[=PLACE]``.
+
+    Raises:
+        BadParameter: There is no such library.
+        TrackerError: It is not installed.
+    """
+    wanted = []
+    for text in texts:
+        name, _, place = text.partition("=")
+        if name not in TRACKERS:
+            raise click.BadParameter(f"no library {name!r}; there are {', '.join(TRACKERS)}")
+        wanted.append((name, place))
+    if wanted:
+        from traceparity.verify.trackers import check_trackers
+
+        check_trackers(wanted)
+    return wanted
+
+
+def track_result(
+    trackers: Sequence[tuple[str, str]], command: str, as_json: Callable[[], str]
+) -> None:
+    """Log a result by the libraries that were asked for; one that fails is a line on stderr."""
+    if not trackers:
+        return
+    from traceparity.verify.trackers import track, tracked
+
+    for problem in track(trackers, tracked(command, as_json())):
+        click.echo(f"{command}: {problem}", err=True)

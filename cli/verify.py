@@ -12,6 +12,9 @@ from traceparity.cli.exits import Exit, run_command
 from traceparity.cli.outputs import (
     FORMATS,
     parse_output,
+    parse_trackers,
+    report_option,
+    track_result,
     wants_colour,
     write_reports,
 )
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format", "formats", multiple=True, metavar="FORMAT[=PATH]", help=f"{', '.join(FORMATS)}."
 )
+@report_option
 @click.option("--allow-abstain", is_flag=True, help="Exit with 0 where nothing can be judged.")
 @click.option("-v", "--verbose", is_flag=True, help="Leave nothing out of the text report.")
 @click.version_option(__version__)
@@ -52,6 +56,7 @@ def verify(
     zoom: bool,
     listing: bool,
     formats: tuple[str, ...],
+    trackers: tuple[str, ...],
     allow_abstain: bool,
     verbose: bool,
 ) -> None:
@@ -73,6 +78,7 @@ def verify(
     if out is not None:
         raise click.UsageError("-o goes with --init; reports go to --format FORMAT=PATH")
     outputs = [parse_output(text) for text in formats] or [("text", None)]
+    logged = parse_trackers(trackers)
     path = Path(file)
     try:
         cases = chosen(read_cases(path), names)
@@ -95,6 +101,7 @@ def verify(
         # There is nothing to print, but a file that was asked for says so too.
         outputs = [output for output in outputs if output[1]]
     _report(result, outputs, verbose=verbose)
+    track_result(logged, "tp-verify", lambda: _render(result, "json", None, verbose=verbose))
     status = Exit[result.outcome.name]
     sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
 

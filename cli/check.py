@@ -93,7 +93,7 @@ def check(
             finite=not allow_nonfinite,
             invariants=_invariants(invariants, accept),
             file=invariants,
-            laws=_laws(options),
+            laws=_laws(options, policy),
         )
     except TraceparityError as error:
         click.echo(f"tp-check: {error}", err=True)
@@ -118,7 +118,7 @@ def _policy(options: dict[str, Any]) -> "Policy":
     return with_coverage_options(policy, **{name: options[name] for name in names})
 
 
-def _laws(options: dict[str, Any]) -> "LawChoice":
+def _laws(options: dict[str, Any], policy: "Policy") -> "LawChoice":
     from traceparity.invariants.laws.choice import choose
 
     return choose(
@@ -127,6 +127,7 @@ def _laws(options: dict[str, Any]) -> "LawChoice":
         laws=options["laws"],
         without=options["without_law"],
         advice=not options["no_advice"],
+        policy=dict(policy.laws),
     )
 
 

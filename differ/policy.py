@@ -117,11 +117,19 @@ class Align:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A declared relation of two traces."""
+    """A declared relation of two traces, and what one trace must satisfy.
+
+    Attributes:
+        align: What lines up with what.
+        rules: How values are compared.
+        coverage: Which samples must be seen; None where that is not judged.
+        laws: Built-in laws, or ``all``, and what they are: ``verdict``, ``advice`` or ``off``.
+    """
 
     align: Align = field(default_factory=Align)
     rules: tuple[Rule, ...] = ()
     coverage: Coverage | None = None
+    laws: tuple[tuple[str, str], ...] = ()
 
     @property
     def needs_noise(self) -> bool:
@@ -161,6 +169,8 @@ class Policy:
             tables["align"] |= _accumulation_as_dict(align)
         if self.coverage:
             tables["coverage"] = _coverage_as_dict(self.coverage)
+        if self.laws:
+            tables["laws"] = dict(self.laws)
         return tables
 
 

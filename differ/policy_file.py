@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from traceparity.differ.errors import PolicyError
+from traceparity.differ.law_names import ALL_LAWS, LAW_NAMES, LAW_WORDS
 from traceparity.differ.policy import PHASES, Align, Coverage, Policy, Rule
 from traceparity.differ.preset import PRESETS, preset_text
 from traceparity.differ.toml_tables import Checks, Mistakes, TomlFile, listed, read_text
@@ -40,6 +41,7 @@ _KEYS = {
         "ignore",
     },
     "coverage": {*_COVERAGE_WORDS, "id", "expected", "padding"},
+    "laws": {ALL_LAWS, *LAW_NAMES},
 }
 _GOES_WITH = {
     "step_offset": "resume",
@@ -90,7 +92,12 @@ class _Parser(Checks):
             self._rule(number, table) for number, table in enumerate(tables.get("compare", []))
         )
         coverage = self._coverage(tables["coverage"]) if "coverage" in tables else None
-        return Policy(self._align(tables.get("align", {})), rules, coverage)
+        laws = self._laws(tables.get("laws", {}))
+        return Policy(self._align(tables.get("align", {})), rules, coverage, laws)
+
+    def _laws(self, table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+        self.known("laws", table, _KEYS["laws"])
+        return tuple((key, self.word("laws", table, key, LAW_WORDS)) for key in table)
 
     def _align(self, table: Mapping[str, Any]) -> Align:
         self.known("align", table, _KEYS["align"])

@@ -14,6 +14,8 @@ def policy_text(policy: Policy) -> str:
     parts += [_table("[[compare]]", rule) for rule in tables["compare"]]
     if "coverage" in tables:
         parts.append(_table("[coverage]", tables["coverage"]))
+    if "laws" in tables:
+        parts.append(_table("[laws]", tables["laws"]))
     return "\n".join(parts)
 
 

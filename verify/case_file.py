@@ -24,8 +24,8 @@ _OWN = {
     "accumulation": ("microbatches", "loss", "repeat_reference"),
     "compare": ("repeat_reference",),
     "repeat": ("times",),
-    "coverage": ("coverage",),
-    "check": ("coverage", "invariants", "nonfinite"),
+    "coverage": ("coverage", "laws"),
+    "check": ("coverage", "laws", "invariants", "nonfinite"),
     "unchanged": ("stdout",),
 }
 """The keys that cases of a kind have beside their commands and those that all have."""
@@ -243,12 +243,13 @@ class _CaseParser(Checks):
     def _policy(self) -> Policy:
         default = "accumulation" if self._kind == "accumulation" else "exact"
         policy = self._aligned(self._read_policy(self._table.get("policy", default), "policy"))
-        if "coverage" in self._table:
-            table = self._table["coverage"]
-            if not isinstance(table, dict):
-                raise self._mistake("coverage", "must be a table")
-            inner = Inner(self._file, self._place, "coverage")
-            policy = replace(policy, coverage=policy_from({"coverage": table}, inner).coverage)
+        for key in ("coverage", "laws"):
+            if key in self._table:
+                table = self._table[key]
+                if not isinstance(table, dict):
+                    raise self._mistake(key, "must be a table")
+                declared = policy_from({key: table}, Inner(self._file, self._place, key))
+                policy = replace(policy, **{key: getattr(declared, key)})
         if self._kind == "coverage" and policy.coverage is None:
             raise self._mistake("coverage", "needed: a table as [coverage] of a policy file")
         return policy

@@ -6,6 +6,7 @@ from dataclasses import replace
 from traceparity.differ.diff import as_start, diff_runs
 from traceparity.differ.result import Outcome
 from traceparity.invariants.file import read_invariants
+from traceparity.invariants.laws.choice import choose
 from traceparity.verify.reference import reference_of
 from traceparity.verify.result import Verdict
 from traceparity.verify.run_verdict import judge_run
@@ -52,9 +53,10 @@ def check(stage: Stage) -> Verdict:
     case = stage.case
     # Read first: a run is long, and a file that cannot be read is known at once.
     learned = read_invariants(case.invariants) if case.invariants else ()
+    laws = choose(policy={"all": "off", **dict(case.policy.laws)}, advice=False)
     found = judge_run(
         [stage.run("command")], case.policy, finite=case.finite, invariants=learned,
-        file=case.invariants,
+        file=case.invariants, laws=laws,
     )  # fmt: skip
     return Verdict(found.outcome, found.reason, check=found)
 

@@ -1,6 +1,6 @@
 """Which built-in laws decide, and which only advise."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from traceparity.invariants.errors import InvariantError
@@ -33,6 +33,7 @@ def choose(
     laws: Iterable[str] = (),
     without: Iterable[str] = (),
     advice: bool = True,
+    policy: Mapping[str, str] | None = None,
 ) -> LawChoice:
     """Choose laws for a check, which judges by itself what is finite.
 
@@ -41,22 +42,33 @@ def choose(
         replicas: Whether that of replicas decides, at the first step where they part.
         laws: Ids of further laws that decide.
         without: Ids of laws that are not applied, as where a program departs from one by intent.
-        advice: Whether the others advise.
+        advice: Whether those that do not decide may advise.
+        policy: What a policy says of laws, or of ``all`` the others: ``verdict``, ``advice`` or
+            ``off``; the arguments before it are stronger.
 
     Raises:
         InvariantError: There is no such law.
     """
-    named, left_out = frozenset(laws), frozenset(without)
+    said = dict(policy or {})
+    others = said.pop("all", "advice")
+    otherwise = "verdict" if builtin else others
+    without = tuple(without)
+    words = said | dict.fromkeys(laws, "verdict") | dict.fromkeys(without, "off")
     known = [law.id for law in LAWS if law.rule is not FINITE]
-    for each in (*named, *left_out):
+    for each in words:
         if each not in known:
             raise InvariantError(f"no law {each!r}; there are {', '.join(known)}")
-    if replicas:
-        named |= {REPLICAS_EQUAL.id}
-    applied = [_strict(law, named) for law in LAWS if law.id in known and law.id not in left_out]
-    declared = tuple(law for law in applied if builtin or law.id in named)
-    others = tuple(law for law in applied if law not in declared)
-    return LawChoice(declared, named - left_out, others if advice else ())
+    if replicas and REPLICAS_EQUAL.id not in without:
+        words[REPLICAS_EQUAL.id] = "verdict"
+    named = frozenset(each for each, word in words.items() if word == "verdict")
+    if builtin:
+        words = {each: word for each, word in words.items() if word != "advice"}
+    applied = [
+        (_strict(law, named), words.get(law.id, otherwise)) for law in LAWS if law.id in known
+    ]
+    declared = tuple(law for law, word in applied if word == "verdict")
+    advised = tuple(law for law, word in applied if word == "advice")
+    return LawChoice(declared, named, advised if advice else ())
 
 
 def _strict(law: Law, named: frozenset[str]) -> Law:

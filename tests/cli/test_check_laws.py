@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from traceparity.invariants.laws.choice import choose
+
 SCRIPT = """
 import torch
 
@@ -61,6 +63,47 @@ def test_a_law_can_be_left_out(commands, trace):
     status, result, _ = check(commands, "--builtin", "--without-law", "gradients-cleared", trace)
 
     assert (status, result["outcome"], result["advice"]) == (0, "PASS", [])
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "outcome", "advised"),
+    [
+        ('all = "verdict"', (), "FAIL", 0),
+        ('all = "verdict"\ngradients-cleared = "advice"', (), "PASS", 1),
+        ('all = "off"', ("--law", "gradients-cleared"), "FAIL", 0),
+    ],
+)
+def test_a_policy_says_which_laws_decide(commands, trace, table, options, outcome, advised):
+    """Options of the command line are stronger."""
+    policy = commands.folder / "policy.toml"
+    policy.write_text(f"[laws]\n{table}\n")
+
+    _, result, _ = check(commands, "--policy", policy, *options, trace)
+
+    assert (result["outcome"], len(result["advice"])) == (outcome, advised)
+    assert result["policy"]["laws"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "word"),
+    [
+        ({"train-mode": "verdict"}, {}, "verdict"),
+        ({"all": "verdict", "train-mode": "off"}, {}, "off"),
+        ({"all": "off"}, {}, "off"),
+        ({}, {}, "advice"),
+        ({"all": "advice"}, {"builtin": True}, "verdict"),
+        ({"train-mode": "advice"}, {"builtin": True}, "verdict"),
+        ({"train-mode": "off"}, {"builtin": True}, "off"),
+        ({"all": "verdict"}, {"without": ["train-mode"]}, "off"),
+        ({"train-mode": "off"}, {"laws": ["train-mode"]}, "verdict"),
+    ],
+)
+def test_a_law_has_its_own_word_before_that_of_all(policy, options, word):
+    choice = choose(policy=policy, **options)
+
+    words = dict.fromkeys((law.id for law in choice.declared), "verdict")
+    words |= dict.fromkeys((law.id for law in choice.advised), "advice")
+    assert words.get("train-mode", "off") == word
 
 
 def test_advice_can_be_left_out(commands, trace):

@@ -3,9 +3,13 @@
 import pytest
 
 from traceparity.differ.errors import PolicyError
+from traceparity.differ.law_names import LAW_NAMES
 from traceparity.differ.policy import Align, Coverage, Policy, Rule, glob_matches
 from traceparity.differ.policy_file import read_policy
 from traceparity.differ.policy_options import with_options
+from traceparity.differ.policy_text import policy_text
+from traceparity.invariants.laws.bounds import FINITE
+from traceparity.invariants.laws.pack import LAWS
 
 EVERYTHING = """
 [align]
@@ -186,3 +190,31 @@ def test_the_effective_policy_is_written_as_a_file_says_it(read):
     assert written["compare"][0] == {"site": "gradient:*", "rel_l2": 1e-5}
     assert written["coverage"]["padding"] == 3
     assert Policy(Align(kind="resume")).as_dict()["align"]["step_offset"] == "auto"
+
+
+def test_laws_are_declared_by_the_names_that_they_have(read):
+    """What a check finds by itself, values that are not finite, is none to declare."""
+    assert tuple(law.id for law in LAWS if law.rule is not FINITE) == LAW_NAMES
+
+    policy = read('[laws]\nall = "verdict"\ntrain-mode = "off"\nwindows-alike = "advice"\n')
+
+    assert policy.laws == (("all", "verdict"), ("train-mode", "off"), ("windows-alike", "advice"))
+    assert read(policy_text(policy)) == policy
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('gravity = "verdict"', "policy.toml:2: laws.gravity: unknown key; known are all, batches"),
+        (
+            'train-mode = "on"',
+            "policy.toml:2: laws.train-mode: must be one of verdict, advice, off",
+        ),
+        ("all = true", "policy.toml:2: laws.all: must be one of verdict, advice, off"),
+    ],
+)
+def test_a_law_that_is_no_law_is_told_with_its_line(read, line, said):
+    with pytest.raises(PolicyError) as error:
+        read(f"[laws]\n{line}\n")
+
+    assert said in str(error.value)

@@ -155,6 +155,11 @@ def test_a_mistake_is_told_with_file_line_and_key(line, said, tmp_path):
         (COVERAGE + "expected = [true] }", "coverage.expected: must be"),
         (COVERAGE + "padding = -1 }", "coverage.padding: must be a whole number from 0"),
         (COVERAGE + 'policy = "twice" }', "not a TOML file"),
+        (COVERAGE.replace("coverage =", "laws = 3 #"), "case[0].laws: must be a table"),
+        (
+            COVERAGE + 'id = "batch" }\nlaws = { gravity = "verdict" }',
+            "case[0].laws: laws.gravity: unknown key",
+        ),
     ],
 )
 def test_what_declares_nothing_possible_is_an_error(text, said, tmp_path):

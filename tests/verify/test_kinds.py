@@ -163,6 +163,14 @@ def test_coverage_and_check_judge_one_run(cases):
     assert "optimizer:head.weight:value" in broken.verdict.reason
 
 
+def test_a_law_that_a_case_declares_is_judged(cases):
+    """One process has no other one whose samples it could train on."""
+    case = cases.one("check", 'command = "TRAIN"', 'laws = { ranks-disjoint = "verdict" }')
+
+    assert case.outcome is Outcome.ABSTAIN
+    assert "the law ranks-disjoint cannot be judged" in case.verdict.reason
+
+
 def test_samples_of_an_unknown_universe_abstain(cases):
     covered = 'coverage = { policy = "exactly_once", scope = "trace" }'
 

@@ -93,7 +93,7 @@ class ChangeLog:
         self._unsettled.clear()
 
     def forget(self, gone: set[str]) -> None:
-        """Forget the values of modules that are gone."""
+        """Forget the values of modules and optimizers that are gone."""
         for known in (self._tensors, self._plain):
             for key in [key for key in known if belongs_to(key[0], gone)]:
                 del known[key]

@@ -51,8 +51,16 @@ class Guard:
         self.lock = threading.RLock()
         self._busy = threading.local()
 
-    def hook(self, body: Callable[..., None]) -> Callable[..., None]:
-        """``body`` as a hook that may be given to torch."""
+    def hook(
+        self, body: Callable[..., None], *, unless: Callable[..., bool] | None = None
+    ) -> Callable[..., None]:
+        """``body`` as a hook that may be given to torch.
+
+        Args:
+            body: Does the work.
+            unless: Told the same, and asked first: whether there is nothing to do, as in a step
+                that is not recorded. It touches no tensor, so that the guard can be spared.
+        """
         busy = self._busy
 
         @functools.wraps(body)
@@ -65,9 +73,11 @@ class Guard:
                 return
             if not self.active or getattr(busy, "on", False):
                 return
-            busy.on = True
             start = time.perf_counter()
             try:
+                if unless is not None and unless(*args, **kwargs):
+                    return
+                busy.on = True
                 with self.lock, _C._ExcludeDispatchKeyGuard(_KEYS), _C.DisableTorchFunction():
                     body(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - no fault of ours may reach the program

@@ -76,7 +76,7 @@ class Recording:
         return found
 
     def forget(self, gone: set[str]) -> None:
-        """Forget the sites of modules that are gone and will not come again under these paths."""
+        """Forget the sites of what is gone and will not come again under these names."""
         for key in [key for key in self._sites if belongs_to(key[1], gone)]:
             del self._sites[key]
 
@@ -137,8 +137,12 @@ class Recording:
 
 
 def belongs_to(component: str, paths: set[str]) -> bool:
-    """Whether a component is one of the modules, or a parameter or buffer of one."""
-    return component in paths or component.rpartition(".")[0] in paths
+    """Whether a component is one of the modules or optimizers, or a part of one."""
+    if component in paths or component.rpartition(".")[0] in paths:
+        return True
+    # `optimizer[0] group[1]`
+    owner, space, _ = component.partition(" ")
+    return bool(space) and owner in paths
 
 
 def plain_value(value: Any) -> Any:

@@ -22,17 +22,20 @@ class Registry:
         self._always_number = always_number
         self._refs: dict[int, weakref.ref[Any]] = {}
         self._names: dict[int, str] = {}
+        self._gone: list[str] = []
         self._count = 0
 
     def add(self, item: Any) -> None:
         """Take note of an object."""
-        key, refs, names = id(item), self._refs, self._names
+        key, refs, names, gone = id(item), self._refs, self._names, self._gone
         if key in refs:
             return
 
         def forget(_: object) -> None:
             refs.pop(key, None)
-            names.pop(key, None)
+            name = names.pop(key, None)
+            if name is not None:
+                gone.append(name)
 
         refs[key] = weakref.ref(item, forget)
 
@@ -42,6 +45,10 @@ class Registry:
         new = id(item) not in self._refs
         self.add(item)
         return new
+
+    def take_gone(self) -> set[str]:
+        """The names of objects that died since this was last asked; nothing else gets them."""
+        return {self._gone.pop() for _ in range(len(self._gone))}
 
     def live(self) -> list[Any]:
         """The objects that still live, in order of construction."""

@@ -199,9 +199,12 @@ class Session:
         recording = self._recording
         self._calls.look()
         gone = recording.names.take_gone()
+        gone |= self._optimizers.take_gone()
+        gone |= self._schedulers.take_gone() | self._scalers.take_gone()
         if gone:
             recording.forget(gone)
             self._log.forget(gone)
+            self._state.forget(gone)
         recording.observer.forget()
         self._modules.forget()
         self._gradients.forget(gone)

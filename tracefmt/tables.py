@@ -4,6 +4,7 @@ A name is written once, in the chunk that first uses it; everywhere else stands 
 is the empty string, and the shape ``()``, in every file.
 """
 
+from array import array
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -55,24 +56,32 @@ class Tables:
 class Interner:
     """Gives ids to names, and packs those that a file lacks.
 
-    Every method that interns raises `TraceLimitError` where the table is full, and then changes
-    nothing.
+    It holds no more than it needs to do so, since a run whose models come and go has ever more
+    names. Every method that interns raises `TraceLimitError` where the table is full, and then
+    changes nothing.
 
     Attributes:
-        tables: Everything interned so far.
         site_columns: Phase and hash of each site.
     """
 
     def __init__(self) -> None:
-        self.tables = Tables()
         self.site_columns = SiteColumns()
         self._string_ids = {"": 0}
+        self._string_data = bytearray()
+        self._string_ends = array("Q", [0])
         self._shape_ids: dict[tuple[int, ...], int] = {(): 0}
-        self._site_ids: dict[Site, int] = {}
+        self._shapes: list[tuple[int, ...]] = [()]
+        self._shape_sizes = 0
+        # By phase, component and field in one number, which takes less than a tuple.
+        self._site_ids: dict[int, int] = {}
+        self._site_rows = array("I")
         self._notes: set[NotObserved] = set()
-        self._encoded = [b""]
-        self._site_rows: list[tuple[int, int, int, int]] = []
         self._note_rows: list[tuple[int, int]] = []
+
+    @property
+    def lengths(self) -> Lengths:
+        """How much each table holds."""
+        return len(self._string_ids), len(self._shapes), len(self._site_ids), len(self._notes)
 
     def string(self, text: str) -> int:
         """The id of a string."""
@@ -80,57 +89,56 @@ class Interner:
         return self._new_string(text) if found is None else found
 
     def _new_string(self, text: str) -> int:
-        tables, encoded = self.tables, text.encode("utf-8", "backslashreplace")
+        encoded = text.encode("utf-8", "backslashreplace")
         if (
-            len(tables.strings) >= limits.MAX_STRINGS
-            or tables.string_bytes + len(encoded) > limits.MAX_STRING_BYTES
+            len(self._string_ids) >= limits.MAX_STRINGS
+            or len(self._string_data) + len(encoded) > limits.MAX_STRING_BYTES
         ):
             raise TraceLimitError("the trace has no room for more names")
-        found = self._string_ids[text] = len(tables.strings)
-        tables.strings.append(text)
-        tables.string_bytes += len(encoded)
-        self._encoded.append(encoded)
+        found = self._string_ids[text] = len(self._string_ids)
+        self._string_data += encoded
+        self._string_ends.append(len(self._string_data))
         return found
 
     def shape(self, shape: tuple[int, ...]) -> int:
         """The id of a shape."""
         found = self._shape_ids.get(shape)
         if found is None:
-            tables = self.tables
             if (
-                len(tables.shapes) >= limits.MAX_SHAPES
+                len(self._shapes) >= limits.MAX_SHAPES
                 or len(shape) > limits.MAX_DIMENSIONS
-                or tables.sizes + len(shape) > limits.MAX_SHAPE_SIZES
+                or self._shape_sizes + len(shape) > limits.MAX_SHAPE_SIZES
             ):
                 raise TraceLimitError("the trace has no room for more shapes")
-            found = self._shape_ids[shape] = len(tables.shapes)
-            tables.shapes.append(shape)
-            tables.sizes += len(shape)
+            found = self._shape_ids[shape] = len(self._shapes)
+            self._shapes.append(shape)
+            self._shape_sizes += len(shape)
         return found
 
     def site(self, phase: Phase, component: str, name: str, location: str) -> int:
         """The id of a site; the location counts when the site is new."""
-        site = Site(phase, component, name)
-        found = self._site_ids.get(site)
-        if found is None:
-            if len(self.tables.sites) >= limits.MAX_SITES:
-                raise TraceLimitError("the trace has no room for more sites")
-            row = (int(phase), self.string(component), self.string(name), self.string(location))
-            self.site_columns.append(site)
-            found = self._site_ids[site] = len(self.tables.sites)
-            self._site_rows.append(row)
-            self.tables.sites.append(SiteEntry(site, location))
+        ids = self._string_ids
+        known = ids.get(component), ids.get(name)
+        if None not in known:
+            found = self._site_ids.get(_site_key(phase, *known))  # type: ignore[arg-type]
+            if found is not None:
+                return found
+        if len(self._site_ids) >= limits.MAX_SITES:
+            raise TraceLimitError("the trace has no room for more sites")
+        row = (int(phase), self.string(component), self.string(name), self.string(location))
+        self.site_columns.append(Site(phase, component, name))
+        found = self._site_ids[_site_key(*row[:3])] = len(self._site_ids)
+        self._site_rows.extend(row)
         return found
 
     def note(self, note: NotObserved) -> None:
         """Take in something that was not observed; a repeated note counts once."""
         if note in self._notes:
             return
-        if len(self.tables.not_observed) >= limits.MAX_NOTES:
+        if len(self._notes) >= limits.MAX_NOTES:
             raise TraceLimitError("the trace has no room for more notes")
         self._note_rows.append((self.string(note.component), self.string(note.reason)))
         self._notes.add(note)
-        self.tables.not_observed.append(note)
 
     def pack(self, since: Lengths) -> dict[str, Any]:
         """What was interned since the tables had the given lengths, as fields of a payload.
@@ -138,16 +146,18 @@ class Interner:
         Where nothing is new, the lengths alone are packed.
         """
         base = np.array(since, "<u4").tobytes()
-        if since == self.tables.lengths:
+        if since == self.lengths:
             return {"base": base}
         strings, shapes, sites, notes = since
-        encoded, new_shapes = self._encoded[strings:], self.tables.shapes[shapes:]
-        site_rows = np.array(self._site_rows[sites:], "<u4").reshape(-1, 4)
+        # The first string is the empty one: what precedes string n ends where string n - 1 does.
+        ends = np.array(self._string_ends[strings - 1 :], np.uint64)
+        new_shapes = self._shapes[shapes:]
+        site_rows = np.array(self._site_rows[4 * sites :], "<u4").reshape(-1, 4)
         note_rows = np.array(self._note_rows[notes:], "<u4").reshape(-1, 2)
         return {
             "base": base,
-            "strings": b"".join(encoded),
-            "string_lengths": np.array([len(each) for each in encoded], "<u4").tobytes(),
+            "strings": bytes(self._string_data[int(ends[0]) :]),
+            "string_lengths": np.diff(ends).astype("<u4").tobytes(),
             "shape_ranks": bytes(len(shape) for shape in new_shapes),
             "shape_sizes": np.array([n for shape in new_shapes for n in shape], "<u8").tobytes(),
             "site_phase": site_rows[:, 0].astype("u1").tobytes(),
@@ -157,6 +167,10 @@ class Interner:
             "note_component": note_rows[:, 0].tobytes(),
             "note_reason": note_rows[:, 1].tobytes(),
         }
+
+
+def _site_key(phase: int, component: int, name: int) -> int:
+    return (phase << 32 | component) << 32 | name
 
 
 def complete_tables(new: Fields) -> Tables:
@@ -201,7 +215,7 @@ def reinterned(tables: Tables) -> Interner:
         names.site(entry.site.phase, entry.site.component, entry.site.field, entry.location)
     for note in tables.not_observed:
         names.note(note)
-    if names.tables.lengths != tables.lengths:
+    if names.lengths != tables.lengths:
         raise TraceFormatError("a name is interned twice")
     return names
 

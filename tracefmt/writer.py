@@ -212,7 +212,7 @@ class Writer:
             digests.update(part.table, self._names.site_columns)
         payload = pack_chunk(info, part, self._names.pack(self._tentative))
         place = self._append(RecordKind.CHUNK, payload)
-        self._tentative = self._names.tables.lengths
+        self._tentative = self._names.lengths
         self._index.add(info, digests, *place)
 
     def close(self, *, complete: bool = True, reason: str = "") -> None:

@@ -28,7 +28,7 @@ class GradientHooks:
         self._order: dict[str, int] = {}
         self._held: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._numbers = itertools.count()
-        self._hook = recording.guard.hook(self._accumulated)
+        self._hook = recording.guard.hook(self._accumulated, unless=lambda *_: recording.idle)
 
     def watch(self, parameter: torch.Tensor, name: str) -> None:
         """See the gradient of a parameter each time backward has added to it."""
@@ -98,8 +98,6 @@ class GradientHooks:
         return "kept" if same else "unknown"
 
     def _accumulated(self, name: str, parameter: torch.Tensor) -> None:
-        if self._recording.idle:
-            return
         gradient = parameter.grad
         if gradient is None:
             self._pending[name] = None

@@ -13,6 +13,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from traceparity.recorder.frames import active_modules
+from traceparity.recorder.graph_room import TOO_DEEP, GraphRoom
 from traceparity.recorder.guard import inside_backward, inside_transform
 from traceparity.recorder.hooks.data import DataHooks
 from traceparity.recorder.hooks.manual_updates import ManualUpdates
@@ -70,16 +71,21 @@ class ModuleHooks:
         self._calls = threading.local()
         self._handles: list[Any] = []
         self._watched: Seen[list[int]] = Seen()
-        self._on_gradient = recording.guard.hook(self._gradient)
+        self._room = GraphRoom(recording.window)
+        self._on_gradient = recording.guard.hook(self._gradient, unless=lambda *_: recording.idle)
         self.operators = OperatorHooks(recording, self._running, optimizers.registry)
 
     def install(self, patches: Patches) -> None:
         """Begin to see module calls."""
         guard = self._recording.guard
         self._handles = [
-            torch_module.register_module_forward_pre_hook(guard.hook(self._before)),
+            torch_module.register_module_forward_pre_hook(
+                guard.hook(self._before, unless=self._begins_inside_idle)
+            ),
             torch_module.register_module_forward_hook(
-                guard.hook(self.ends), with_kwargs=True, always_call=True
+                guard.hook(self.ends, unless=self._ends_inside_idle),
+                with_kwargs=True,
+                always_call=True,
             ),
         ]
         self._handles += self.operators.watch_modules()
@@ -120,8 +126,6 @@ class ModuleHooks:
         self._begins(module, args).wraps = True
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
-        if self._inside_idle(module):
-            return
         call = self._begins(module, args)
         if call.mode == "training" and call.entry is not None and not call.wraps:
             self._inputs(call, args)
@@ -129,13 +133,17 @@ class ModuleHooks:
             self._evaluation_leaves(call, "input", args)
             call.random = torch.get_rng_state()
 
-    def _inside_idle(self, module: torch.nn.Module) -> bool:
+    def _begins_inside_idle(self, module: torch.nn.Module, args: Any) -> bool:
         """Whether it is an inner call of a step that is not recorded: nothing is kept of it."""
         stack = self._stack()
         if not stack or stack[-1].mode != "idle" or stack[-1].key == id(module):
             return False
         entry = self._recording.names.modules.get(id(module))
         return entry is not None and entry.root is not entry
+
+    def _ends_inside_idle(self, module: torch.nn.Module, *_: Any) -> bool:
+        stack, key = self._stack(), id(module)
+        return bool(stack) and stack[-1].mode == "idle" and all(call.key != key for call in stack)
 
     def _begins(self, module: torch.nn.Module, args: Any) -> _Call:
         stack = self._stack()
@@ -375,6 +383,9 @@ class ModuleHooks:
             if site not in watched:
                 watched.append(site)
             return
+        if not self._room.take():
+            self._recording.writer.not_observed(entry.path, TOO_DEEP)
+            return
         sites = [site]
         self._watched.put(output, version, sites)
         register: Any = output.register_hook
@@ -391,8 +402,6 @@ class ModuleHooks:
                 self._watch(entry, path.removeprefix("output"), leaf)
 
     def _gradient(self, sites: list[int], gradient: torch.Tensor) -> None:
-        if self._recording.idle:
-            return
         try:
             summary = self._recording.observer.summary(gradient)
         except Unobservable:

@@ -86,6 +86,15 @@ class OptimizerHooks:
         for handle in self._handles:
             handle.remove()
 
+    def take_gone(self) -> set[str]:
+        """The names of optimizers that died since this was last asked; they are forgotten."""
+        gone = self.registry.take_gone()
+        self._complete -= gone
+        self._searched -= gone
+        for name in gone:
+            self._versions.pop(name, None)
+        return gone
+
     # -- between updates ----------------------------------------------------------------------
 
     def window_opens(self) -> None:

@@ -44,6 +44,12 @@ class ScalerHooks:
         if optimizer is not None and self._optimizers.steps == self._steps_before:
             self._optimizers.skipped(optimizer)
 
+    def take_gone(self) -> set[str]:
+        """The names of scalers that died since this was last asked; they are forgotten."""
+        gone = self._registry.take_gone()
+        self._seen -= gone
+        return gone
+
     def window_opens(self) -> None:
         """Record scale and growth tracker of each scaler in use."""
         if self._recording.idle:

@@ -92,6 +92,12 @@ class SchedulerHooks:
                 self.registry.add(each)
         self.window_opens()
 
+    def take_gone(self) -> set[str]:
+        """The names of schedulers that died since this was last asked; they are forgotten."""
+        gone = self.registry.take_gone()
+        self._described -= gone
+        return gone
+
     def window_opens(self) -> None:
         """Record the counters of all schedulers."""
         if self._recording.idle:

@@ -27,6 +27,11 @@ class StateHooks:
         self._gradients = gradients
         self._training: dict[str, bool] = {}
 
+    def forget(self, gone: set[str]) -> None:
+        """Forget the modes of modules that are gone."""
+        for path in gone:
+            self._training.pop(path, None)
+
     def window_opens(self) -> None:
         """Record what each root's next step starts from."""
         if self._recording.idle:

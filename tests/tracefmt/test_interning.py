@@ -23,7 +23,18 @@ def test_equal_names_have_one_id():
     site = names.site(Phase.DATA, "a", "b", "here")
     assert names.site(Phase.DATA, "a", "b", "there") == site
     assert names.site(Phase.LOSS, "a", "b", "") != site
-    assert names.tables.sites[site].location == "here"
+    assert names.lengths == (4, 2, 2, 0)
+
+
+def test_the_location_of_a_site_is_the_first_one(tmp_path, opened):
+    writer, rows = Writer(tmp_path / "a.trace", Header), Rows()
+    for location in ("here", "there"):
+        site = writer.site(Phase.DATA, "a", "b", location)
+        rows.tensor(site, 0, 0, 0, 0, 0, 0, bytes(16))
+    writer.write(0, rows)
+    writer.close()
+
+    assert [entry.location for entry in opened(tmp_path / "a.trace").sites] == ["here"]
 
 
 def test_a_name_is_in_the_file_once_and_in_the_index_once(tmp_path):

@@ -57,9 +57,28 @@ def write_report(text: str, path: Path | None) -> None:
         sys.stdout.flush()
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        _write_whole(text, path)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+
+
+def _write_whole(text: str, path: Path) -> None:
+    """Write a file that is there as a whole or as it was before."""
+    target = path.resolve()
+    if target.is_file() or not target.exists():
+        part = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(target)
+        except OSError:
+            # A folder that nobody may write to, or a file that is mounted: it is written in place.
+            part.unlink(missing_ok=True)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        else:
+            return
+    path.write_text(text, encoding="utf-8")
 
 
 def write_reports(

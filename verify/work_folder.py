@@ -34,7 +34,8 @@ def held(work: Path) -> Iterator[None]:
             mark.write_text(_TEXT)
         elif mark.read_text() != _TEXT:
             raise WorkFolderError(f"{work} is no folder of tp-verify; choose another with --work")
-        handle = os.open(work, os.O_RDONLY)
+        # Not the folder itself: the processes that record in it lock that among themselves.
+        handle = os.open(mark, os.O_RDONLY)
     except OSError as error:
         raise WorkFolderError(f"{work}: {error.strerror or error}") from error
     try:

@@ -1,11 +1,14 @@
 """Dependencies point one way, and what reads traces works without torch."""
 
+import ast
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import traceparity
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,3 +70,23 @@ def test_the_import_contracts_hold():
     done = run_python("-c", "from importlinter.cli import lint_imports_command as run; run()")
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nothing_is_pickled():
+    """What reads a file of ours, or a result of another process, runs no code that it holds."""
+    named = {
+        alias.name.partition(".")[0]
+        for folder in ("cli", "differ", "invariants", "recorder", "tracefmt", "verify")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom)
+                      else node.names)
+    }  # fmt: skip
+
+    assert "msgpack" in named
+    assert not named & {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+
+
+def test_the_public_names_are_these():
+    assert traceparity.__all__ == ["__version__", "assert_same_training", "record"]

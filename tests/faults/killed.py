@@ -20,8 +20,19 @@ from torch import nn
 
 import traceparity
 
-LONGEST = 0.5
-"""Seconds that a recording child lives at most; it makes some hundred updates in that time."""
+MOST_UPDATES = 25
+"""Updates that a child may finish before its end is near."""
+FIRST, LATER = 0.15, 0.03
+"""Seconds in which the end may come: an update takes some ten milliseconds, the first one more."""
+
+
+def warm_up(trace: Path) -> None:
+    """Load, in the parent, what a recording loads when it begins."""
+    model = nn.Linear(1, 1)
+    torch.optim.AdamW(model.parameters())
+    with traceparity.record(trace):
+        model(torch.ones(1, 1))
+    trace.unlink()
 
 
 def train_for_ever(trace: Path, pipe: int) -> None:
@@ -39,6 +50,14 @@ def train_for_ever(trace: Path, pipe: int) -> None:
             os.write(pipe, b"u")
 
 
+def wait_for(pipe: int, updates: int) -> bytes:
+    """All that the child writes until it has finished so many updates."""
+    told = b""
+    while told.count(b"u") < updates and (more := os.read(pipe, 4096)):
+        told += more
+    return told
+
+
 def drain(pipe: int, until: float) -> bytes:
     """All that the child writes until a moment, so that it never waits for a full pipe."""
     told = b""
@@ -48,8 +67,8 @@ def drain(pipe: int, until: float) -> bytes:
     return told
 
 
-def kill_one(trace: Path, lifetime: float) -> int:
-    """Let a child live for a while; returns how many updates it told of before it died."""
+def kill_one(trace: Path, updates: int, delay: float) -> int:
+    """Let a child finish some updates, kill it within the next; returns how many it told of."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -59,7 +78,8 @@ def kill_one(trace: Path, lifetime: float) -> int:
             os._exit(1)
     os.close(theirs)
     began = os.read(ours, 1)
-    told = drain(ours, time.monotonic() + lifetime)
+    told = wait_for(ours, updates)
+    told += drain(ours, time.monotonic() + delay)
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     told += os.read(ours, 1 << 16)
@@ -72,10 +92,11 @@ def kill_one(trace: Path, lifetime: float) -> int:
 def main() -> None:
     folder, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     moments = random.Random(seed)
-    torch.optim.SGD(nn.Linear(1, 1).parameters())  # imports a lot: once for all children
+    warm_up(folder / "warm.trace")
     for number in range(count):
         trace = folder / f"{number}.trace"
-        updates = kill_one(trace, moments.uniform(0, LONGEST))
+        wait = moments.randrange(MOST_UPDATES)
+        updates = kill_one(trace, wait, moments.uniform(0, LATER if wait else FIRST))
         print(json.dumps({"trace": str(trace), "updates": updates}), flush=True)  # noqa: T201
 
 

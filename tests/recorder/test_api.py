@@ -20,6 +20,7 @@ import traceparity
 from traceparity.recorder.observe import Observer
 from traceparity.recorder.settings import SettingsError
 from traceparity.tracefmt.errors import TraceExistsError
+from traceparity.tracefmt.reader import open_trace
 
 
 class Net(nn.Module):
@@ -367,3 +368,43 @@ def test_a_relative_path_is_where_the_recording_began(
         train(1)
 
     assert workshop.told(workshop.folder / "here.trace").steps == [0]
+
+
+class Nested(torch.optim.SGD):
+    """Keeps a state with dictionaries and lists in it."""
+
+    def step(self, closure: Any = None) -> None:
+        super().step(closure)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                again = self.state[parameter]["outer"] = {"inner": parameter.detach().clone()}
+                again["list"] = [1, (2.5, parameter.detach() * 2)]
+
+
+def test_state_of_an_optimizer_is_recorded_however_it_is_nested(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1, bias=False)
+    optimizer = Nested(model.parameters(), lr=0.1)
+
+    with traceparity.record(tmp_path / "a.trace"):
+        model(torch.ones(3, 2)).sum().backward()
+        optimizer.step()
+
+    with open_trace(tmp_path / "a.trace") as trace:
+        fields = {e.site.field for e in trace.sites if e.site.component == "optimizer[0]"}
+    keys = ("inner", "list.0", "list.1.0", "list.1.1")
+    assert {f"outer.{key}[weight]" for key in keys} <= fields
+
+
+def test_of_the_environment_only_named_variables_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "hunter2")
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+    with traceparity.record(tmp_path / "a.trace"):
+        train(1)
+
+    with open_trace(tmp_path / "a.trace") as trace:
+        header = repr(trace.header)
+    assert ":4096:8" in header
+    assert "hunter2" not in header

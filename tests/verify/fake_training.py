@@ -5,12 +5,15 @@ trace of a run whose numbers follow from the step alone.
 """
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,17 @@ def steps_of(options: argparse.Namespace) -> list[Any]:
     return steps
 
 
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the lock that a recorded process takes to create its trace; nobody else may have it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
 def main() -> None:
     options = parse()
     told = json.loads(os.environ.get("TRACEPARITY_RECORD", "{}"))
@@ -78,11 +92,13 @@ def main() -> None:
         time.sleep(600)
     if not options.no_trace:
         process = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
-        write_trace(
-            Path(told["out"]), steps_of(options), capture=told["settings"]["capture"],
-            session=options.session or told["session"], process=process,
-            versions={"torch": "2.13.0", **options.versions},
-        )  # fmt: skip
+        out = Path(told["out"])
+        with alone(out.parent):
+            write_trace(
+                out, steps_of(options), capture=told["settings"]["capture"],
+                session=options.session or told["session"], process=process,
+                versions={"torch": "2.13.0", **options.versions},
+            )  # fmt: skip
     if options.out:
         (options.out / "last.json").write_text(json.dumps({"step": options.steps}))
     sys.exit(options.status)

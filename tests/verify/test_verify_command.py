@@ -83,6 +83,7 @@ def test_the_json_report_holds_executions_and_comparisons(everything):
     assert data["outcome"] == "ERROR"
     assert [case["outcome"] for case in data["cases"]] == ["PASS", "FAIL", "ABSTAIN", "ERROR"]
     assert good["executions"][0]["environment"] == ["TOKEN"]
+    assert 0 < sum(run["seconds"] for run in good["executions"]) <= good["seconds"]
     assert bad["comparison"]["first_divergence"]["component"] == "head.weight"
     assert undecided["comparison"]["first_divergence"]["step"] == 0
     assert wrong["executions"][0]["status"] == 9

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from traceparity.invariants.roles import Role
+from traceparity.invariants.state import different
 from traceparity.tracefmt.records import Kind, Phase
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def _passes(facts: "StepFacts") -> Iterator[Mark]:
     outputs, losses = facts.rows(Role.OUTPUT), {loss.microbatch: loss.row for loss in facts.losses}
     trained = facts.trained(outputs)
     batches = facts.columns.microbatch[trained]
-    for batch in np.unique(batches).tolist():
+    for batch in different(batches).tolist():
         rows: Ids = trained[batches == batch]
         before = rows[rows < losses.get(batch, len(facts.columns.site))]
         # The output of the root comes last.

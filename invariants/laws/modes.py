@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.finding import Finding, Rule
 from traceparity.invariants.laws import held
 from traceparity.invariants.roles import Role
+from traceparity.invariants.state import different
 from traceparity.invariants.tables import Gradient
 from traceparity.tracefmt.records import Phase
 
@@ -94,7 +93,7 @@ class TrainMode:
 
     def _is_updated(self, facts: StepFacts, root: str) -> bool:
         received = facts.received
-        trained = np.unique(received.tensor[received.kind != Gradient.NONE])
+        trained = different(received.tensor[received.kind != Gradient.NONE])
         names = facts.names.tensors
         return any(held.root_of(facts, names[tensor]) == root for tensor in trained.tolist())
 

@@ -9,6 +9,7 @@ from traceparity.invariants.finding import Finding, Rule
 from traceparity.invariants.laws import held
 from traceparity.invariants.laws.growing import Marks
 from traceparity.invariants.roles import Role
+from traceparity.invariants.state import different
 from traceparity.invariants.tables import Gradient
 from traceparity.tracefmt.records import Phase
 
@@ -98,7 +99,7 @@ class OptimizerHolds:
         new = received.tensor[(received.kind != Gradient.NONE) & (rooted[received.tensor] == 0)]
         rooted[new] = 1
         self._held_roots.update(held.root_of(facts, name) for name in held.names(facts, new))
-        graded = np.unique(gradients.tensor[gradients.kind == Gradient.NONZERO])
+        graded = different(gradients.tensor[gradients.kind == Gradient.NONZERO])
         unheld = graded[held_now[graded] == 0]
         if not len(unheld):
             return

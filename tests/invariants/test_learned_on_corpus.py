@@ -99,6 +99,16 @@ def test_most_families_are_learned_from_a_plain_training(recorded):
 
 
 @SLOW
+def test_what_one_process_teaches_holds_on_two_and_finds_what_goes_wrong_there(recorded):
+    """Clipping on one rank only is an order of calls that the training alone never had."""
+    invariants = learned(recorded(gloo.alone, "", 0))
+
+    assert told(causes(invariants, recorded(gloo.train, "", 1, 2))) == []
+    found = causes(invariants, recorded(gloo.train, "clipped on one rank", 3, 2))
+    assert [(each.first.step, each.first.rank) for each in found] == [(0, 1)], told(found)
+
+
+@SLOW
 def test_replicas_are_learned_from_a_run_of_two_processes(recorded):
     relations = {each.relation for each in learned(recorded(gloo.train, "", 0, 2))}
 

@@ -51,8 +51,21 @@ def train(bug: str, seed: int, rank: int) -> None:
         moved(model)
     if bug == "wrapper bypassed":
         wrapped = model
+    fit(bug, model, wrapped, own_loader(bug, seed, rank), rank)
+
+
+def alone(bug: str, seed: int) -> None:
+    """The same training in one process, on all samples."""
+    torch.manual_seed(seed)
+    data, model = rows(32), network()
+    loader = DataLoader(data, BATCH, sampler=DistributedSampler(data, 1, 0, seed=seed))
+    fit(bug, model, model, loader)
+
+
+def fit(
+    bug: str, model: nn.Module, wrapped: nn.Module, loader: DataLoader[Any], rank: int = 0
+) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    loader = own_loader(bug, seed, rank)
     step = 0
     for epoch in range(2):
         if bug != "set_epoch missing" and isinstance(loader.sampler, DistributedSampler):

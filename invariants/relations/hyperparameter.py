@@ -71,6 +71,24 @@ RATIO = Template(
     hint="the settings of the scheduler",
     shows="lr",
 )
+SCHEDULE = Template(
+    id="hyperparameter.schedule",
+    phase=Phase.SCHEDULER,
+    noun="schedulers",
+    says="have the value {}",
+    fields=("scheduler", "setting"),
+    each=("scheduler", "setting"),
+    needs=(Phase.STATE, Phase.SCHEDULER),
+    hint="the scheduler was made with something else than in the reference",
+    shows="setting",
+)
+_LENGTHS = frozenset(
+    {
+        "T_max", "T_0", "epochs", "milestones", "step_size", "step_size_down", "step_size_up",
+        "steps_per_epoch", "total_iters", "total_steps",
+    }
+)  # fmt: skip
+"""Settings of schedulers that are about the length of a run, and so are another run's own."""
 
 
 class Observer:
@@ -79,6 +97,7 @@ class Observer:
     def __init__(self) -> None:
         self._told: dict[str, tuple[dict[str, Any], list[Event]]] = {}
         self._started: set[str] = set()
+        self._settings: dict[str, tuple[Any, list[Event]]] = {}
 
     def step(self, facts: StepFacts) -> Iterator[Event]:
         """The events of a step."""
@@ -94,6 +113,21 @@ class Observer:
                 yield Event(RATE_KEPT, (), rate == before, component=group, seen=seen)
         if facts.updated:
             yield from _schedulers(facts)
+            for name in _names(facts):
+                yield from self._made_with(facts, name)
+
+    def _made_with(self, facts: StepFacts, name: str) -> Iterator[Event]:
+        settings = facts.state.settings.get(name)
+        told = self._settings.get(name)
+        if told is None or told[0] != settings:
+            kind = facts.state.classes.get(name, "")
+            events = [
+                Event(SCHEDULE, (kind, key), _plain(value), component=name, seen=str(value))
+                for key, value in (settings or {}).items()
+                if key not in _LENGTHS
+            ]
+            told = self._settings[name] = settings, events
+        yield from told[1]
 
     def _of(self, facts: StepFacts, group: str) -> tuple[str, str]:
         optimizer, _, number = group.partition(" ")
@@ -115,10 +149,8 @@ class Observer:
 
 def _schedulers(facts: StepFacts) -> Iterator[Event]:
     ended = any(loader.startswith("loader[") for loader, _ in facts.pass_ends)
-    names = {
-        name.rpartition(".")[0] for name in facts.state.counters if name.endswith(".last_epoch")
-    }
-    for name in sorted(names):
+    names = _names(facts)
+    for name in names:
         kind = facts.state.classes.get(name, "")
         yield Event(SCHEDULED, (ended, kind), facts.scheduler_steps.get(name, 0), component=name)
     if len(names) == 1 and sum(facts.scheduler_steps.values()) == 1:
@@ -134,10 +166,16 @@ def _schedulers(facts: StepFacts) -> Iterator[Event]:
                 yield Event(RATIO, context, ratio, component=group, seen=seen)
 
 
+def _names(facts: StepFacts) -> list[str]:
+    """The schedulers of a run."""
+    counters = (name for name in facts.state.counters if name.endswith(".last_epoch"))
+    return sorted({name.rpartition(".")[0] for name in counters})
+
+
 def _plain(value: Any) -> Plain:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return json.dumps(value, sort_keys=True)
 
 
-TEMPLATES = (VALUE, FIRST_RATE, RATE_KEPT, SCHEDULED, RATIO)
+TEMPLATES = (VALUE, FIRST_RATE, RATE_KEPT, SCHEDULED, RATIO, SCHEDULE)

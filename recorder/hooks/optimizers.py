@@ -49,6 +49,8 @@ class OptimizerHooks:
         # Thread and optimizer of each step under way, the outermost first.
         self._under_way: list[tuple[int, int]] = []
         self._complete: set[str] = set()
+        # Fields of each optimizer's state that were there when its last update ended.
+        self._held: dict[str, set[str]] = {}
         self._handles: list[Any] = []
         self._versions: dict[str, tuple[int, list[int]]] = {}
         self.steps = 0
@@ -93,6 +95,7 @@ class OptimizerHooks:
         self._searched -= gone
         for name in gone:
             self._versions.pop(name, None)
+            self._held.pop(name, None)
         return gone
 
     # -- between updates ----------------------------------------------------------------------
@@ -121,9 +124,12 @@ class OptimizerHooks:
         self._complete.add(name)
         flags = int(Flag.SNAPSHOT) if full else 0
         named = list(self._parameters(optimizer, name))
+        held = set()
         for _, parameter, path in named:
             for field, value in state_entries(optimizer, parameter, path):
+                held.add(field)
                 self._log.value(Phase.STATE, name, field, value, always=full, flags=flags)
+        self._dropped(name, held)
         for group, _, path in named:
             self._log.plain(
                 Phase.STATE, path, "group", f"{name} group[{group}]", always=full, flags=flags
@@ -133,6 +139,14 @@ class OptimizerHooks:
             self._recording.plain(
                 Phase.STATE, name, "class", type(optimizer).__name__, Flag.CONTEXT
             )
+
+    def _dropped(self, name: str, held: set[str]) -> None:
+        """Record that state was taken away since the last update: silence would say "as before"."""
+        before = self._held.pop(name, held)
+        if not before <= held and not self._recording.window.gap:
+            gone = sorted(before - held)
+            told = {"entries": len(gone), "first": gone[0]}
+            self._recording.plain(Phase.STATE, name, "dropped", told)
 
     def _parameters(self, optimizer: Any, name: str) -> Iterator[tuple[int, torch.Tensor, str]]:
         names = self._recording.names
@@ -282,8 +296,10 @@ class OptimizerHooks:
         named = list(self._parameters(optimizer, name))
         for _, parameter, path in named:
             self._log.tensor(Phase.OPTIMIZER, path, "value", parameter, always=True, reread=True)
+        held = self._held[name] = set()
         for _, parameter, path in named:
             for field, value in state_entries(optimizer, parameter, path):
+                held.add(field)
                 self._log.value(Phase.OPTIMIZER, name, field, value, always=True, reread=True)
 
     def settle(self, *, beginning: bool = False) -> None:

@@ -6,19 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from traceparity.differ import coverage_text
-from traceparity.differ.coverage import CoverageAudit, by_rank
-from traceparity.differ.coverage_report import CoverageReport
 from traceparity.differ.nonfinite import MOST_PLACES, NonFinite, NonFiniteAudit
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import NotSeen, Outcome, RunSummary
-from traceparity.differ.segments import cuts_between
+from traceparity.differ.run_ranks import by_rank
 from traceparity.differ.unseen import not_in_view
 from traceparity.tracefmt.codec import join_columns
 from traceparity.tracefmt.location import Location
 from traceparity.tracefmt.records import Columns, Phase
 
 if TYPE_CHECKING:
+    from traceparity.differ.coverage import CoverageAudit
+    from traceparity.differ.coverage_report import CoverageReport
     from traceparity.tracefmt.reader import Trace
 
 Ranks = Mapping[int, "Trace"]
@@ -44,7 +43,7 @@ class CheckResult:
     reason: str
     target: RunSummary
     policy: Policy = field(default_factory=Policy)
-    coverage: CoverageReport | None = None
+    coverage: "CoverageReport | None" = None
     violations: tuple[NonFinite, ...] = ()
     violations_total: int = 0
     not_observed: tuple[NotSeen, ...] = ()
@@ -115,7 +114,7 @@ class _Check:
         self._watchers = watchers
         self._policy = policy
         self._finite = NonFiniteAudit(policy) if finite else None
-        self._audit = CoverageAudit(policy.coverage) if policy.coverage else None
+        self._audit = _audit_of(policy)
         self._unseen: list[str] = []
 
     def result(self, path: str) -> CheckResult:
@@ -123,7 +122,7 @@ class _Check:
         for number, ranks in enumerate(self._segments):
             last = number == len(self._segments) - 1
             self._unseen += not_in_view(ranks, last=last)
-            cuts = {} if last else cuts_between(ranks, self._segments[number + 1])
+            cuts = {} if last else _cuts(ranks, self._segments[number + 1])
             self._walk(ranks, cuts, last=last)
         coverage = self._audit.report() if self._audit else None
         outcome, reason = self._verdict(coverage)
@@ -178,17 +177,17 @@ class _Check:
             for watcher in self._watchers:
                 watcher.step(rank, step, join_columns(parts))
 
-    def _verdict(self, coverage: CoverageReport | None) -> tuple[Outcome, str]:
-        finite = self._finite
+    def _verdict(self, coverage: "CoverageReport | None") -> tuple[Outcome, str]:
+        finite, covered = self._finite, _said(coverage) if coverage else ""
         failed = []
         if finite and finite.total:
             failed.append(_nonfinite_sentence(finite.first[0], finite.total))
         if coverage and coverage.outcome is Outcome.FAIL:
-            failed.append(coverage_text.reason(coverage))
+            failed.append(covered)
         if failed:
             return Outcome.FAIL, "; ".join(failed)
         if coverage and coverage.outcome is Outcome.ABSTAIN:
-            return Outcome.ABSTAIN, coverage_text.reason(coverage)
+            return Outcome.ABSTAIN, covered
         if not coverage and not (finite and finite.judged):
             return Outcome.ABSTAIN, _nothing_judged(finite)
         if self._incomplete:
@@ -197,7 +196,7 @@ class _Check:
         if finite and finite.judged:
             passed.append(f"{finite.judged:,} tensors are finite where they should be")
         if coverage:
-            passed.append(coverage_text.reason(coverage))
+            passed.append(covered)
         return Outcome.PASS, "; ".join(passed)
 
     @property
@@ -226,6 +225,27 @@ def _nonfinite_sentence(first: NonFinite, total: int) -> str:
     more = f" (the first of {total:,} places)" if total > 1 else ""
     values = "value" if count == 1 else "values"
     return f"{name} has {count:,} non-finite {values} in step {first.step}{rank}{more}"
+
+
+def _cuts(before: Ranks, after: Ranks) -> dict[int, int | None]:
+    # Late, as are other parts that take long to import and are seldom asked for.
+    from traceparity.differ.segments import cuts_between
+
+    return cuts_between(before, after)
+
+
+def _audit_of(policy: Policy) -> "CoverageAudit | None":
+    if policy.coverage is None:
+        return None
+    from traceparity.differ.coverage import CoverageAudit
+
+    return CoverageAudit(policy.coverage)
+
+
+def _said(coverage: "CoverageReport") -> str:
+    from traceparity.differ import coverage_text
+
+    return coverage_text.reason(coverage)
 
 
 def _nothing_judged(finite: NonFiniteAudit | None) -> str:

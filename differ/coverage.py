@@ -8,6 +8,7 @@ from traceparity.differ.coverage_report import CoverageReport, ScopeReport
 from traceparity.differ.coverage_scope import MOST_VIOLATIONS, ScopeJudge, Violation
 from traceparity.differ.expected_samples import ExpectedSamples, UnknownUniverse
 from traceparity.differ.policy import Coverage
+from traceparity.differ.run_ranks import by_rank
 from traceparity.differ.sample_collector import CollectedScope, Ranks, SampleCollector
 from traceparity.differ.sample_ids import SampleIds
 from traceparity.differ.unseen import left_out, not_in_view
@@ -53,17 +54,6 @@ def judge_coverage(
                     audit.take(rank, step, columns)
                 audit.end_step(rank, step)
     return audit.report()
-
-
-def by_rank(run: Mapping[int, "Trace"]) -> dict[int, "Trace"]:
-    """The traces of a run by rank; a single file is the rank that its header says."""
-    if len(run) > 1:
-        return dict(run)
-    # The number is the file's own word: one that no process can have is left out.
-    return {
-        trace.header.rank if 0 <= trace.header.rank < 1 << 31 else rank: trace
-        for rank, trace in run.items()
-    }
 
 
 def steps_with_data(ranks: Ranks) -> Iterator[tuple[int, int]]:

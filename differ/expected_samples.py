@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceparity.differ.policy import Coverage
+from traceparity.differ.run_ranks import by_rank
 from traceparity.differ.sample_collector import CollectedScope, SampleCollector
 from traceparity.differ.sample_ids import Numbers, SampleIds
 from traceparity.differ.universe import Universe, span_of
@@ -85,7 +86,7 @@ class ExpectedSamples:
         return Universe(told, listed=found)
 
     def _read_reference(self) -> dict[tuple[str, int | None], Numbers | str]:
-        from traceparity.differ.coverage import by_rank, steps_with_data
+        from traceparity.differ.coverage import steps_with_data
 
         found: dict[tuple[str, int | None], Numbers | str] = {}
         ranks = by_rank(self._reference or {})

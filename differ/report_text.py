@@ -1,9 +1,8 @@
 """The text report: a tired person finds the first divergence in ten seconds, in 80 columns."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from traceparity.differ import coverage_text
-from traceparity.differ.coverage_report import CoverageReport
 from traceparity.differ.describe import describe, describe_more, describe_size
 from traceparity.differ.report_layout import (
     WIDTH,
@@ -15,6 +14,9 @@ from traceparity.differ.report_layout import (
     section,
 )
 from traceparity.differ.result import DiffResult, Divergence, Evidence, NotSeen, Outcome
+
+if TYPE_CHECKING:
+    from traceparity.differ.coverage_report import CoverageReport
 
 _PHASE_WORDS = {
     "state": "in the state that the step starts from",
@@ -140,8 +142,11 @@ def _growth(result: DiffResult, paint: Paint) -> list[str]:
     return lines
 
 
-def coverage_section(report: CoverageReport, paint: Paint, *, verbose: bool = False) -> list[str]:
+def coverage_section(report: "CoverageReport", paint: Paint, *, verbose: bool = False) -> list[str]:
     """What the samples come to."""
+    # Late, as it takes long to import and is seldom asked for.
+    from traceparity.differ import coverage_text
+
     lines = [paint("Coverage", "1")]
     for label, text in coverage_text.rows(report):
         lines += row(label, text, paint)

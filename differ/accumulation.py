@@ -1,7 +1,7 @@
 """Two runs that cut their updates into micro-batches in different ways, update by update."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -101,6 +101,7 @@ class Accumulation:
         self._align = policy.align
         self._whole = whole
         self.policy = replace(policy, align=replace(policy.align, order="exact"))
+        self._offset = offset
         self._windows = (
             _Windows(reference, sites, sites.reference),
             _Windows(target, sites, sites.target, offset),
@@ -110,6 +111,12 @@ class Accumulation:
         self._pairs: OrderedDict[int, tuple[Columns, Columns]] = OrderedDict()
         self._left_out = Tally()
         self._short: dict[str, list[int]] = {}
+
+    def extend(self, entries: Iterable[StepEntry]) -> None:
+        """Take in updates that a growing target has got since, or that got more."""
+        for entry in entries:
+            self._windows[1].entries[entry.number + self._offset] = entry
+            self._pairs.pop(entry.number + self._offset, None)
 
     def notes(self) -> Iterator[str]:
         """What was not compared, and why; which updates were short."""

@@ -1,15 +1,18 @@
 """Comparing a reference with a run that is still going on, each step as it comes."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from traceparity.differ.accumulation import Accumulation
+from traceparity.differ.errors import AlignmentError
 from traceparity.differ.one_sided_step import one_sided_step
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import Divergence
 from traceparity.differ.sites import JointSites
 from traceparity.differ.step_judge import StepJudge
 from traceparity.differ.step_pair import Side
-from traceparity.differ.step_view import Steps
+from traceparity.differ.step_view import FIRST_BATCH, Steps
 from traceparity.differ.steps import has_training, is_windowed, step_offset
 from traceparity.differ.types import TypeTable
 from traceparity.tracefmt.records import Phase, StepEntry
@@ -33,12 +36,13 @@ class FollowingDiff:
             rank: Of which process.
             reference: The reference, as it was archived.
             target: The target, of which the last step in ``steps`` may be unfinished.
-            policy: The declared relation, which does not align micro-batches.
+            policy: The declared relation.
         """
         self._rank = rank
         self._traces = reference, target
         self._policy = policy
-        self._known_sites = 0
+        self._known_tables: tuple[int, ...] = ()
+        self._joined: Accumulation | None = None
         self._known_steps = 0
         self._equal_before = True
         self._identical: StepEntry | None = None
@@ -47,7 +51,7 @@ class FollowingDiff:
         """The first divergence of a step of the target from the step that answers it, if any.
 
         Steps are judged in order. The last step of the target may be judged before it is finished,
-        and then once more.
+        and then once more; where micro-batches are put together it waits until it is finished.
 
         Raises:
             AlignmentError: It cannot be found out which step of the reference answers.
@@ -59,14 +63,22 @@ class FollowingDiff:
             return None
         if ours is None or (ours.tail and not has_training(ours)):
             return self._unanswered(theirs)
-        if theirs == self._identical or judge.equal_by_index(answer, number):
-            return None
         finished = number != judge.target.steps.numbers[-1]
+        miscount = None
+        if self._joined is not None:
+            if not finished:
+                return None
+            miscount = self._joined.miscount(answer)
+        if not miscount and (theirs == self._identical or judge.equal_by_index(answer, number)):
+            return None
         optimizer = Phase.OPTIMIZER
         if not finished and theirs.observations[optimizer] < ours.observations[optimizer]:
             # Another optimizer of this update may follow, and change what the update used.
             return None
         report = judge.compare(answer, number, equal_before=self._equal_before)
+        if miscount:
+            found = miscount.divergence(self._rank, FIRST_BATCH)
+            report.add_before_batches(replace(found, target_step=number))
         if report.identical:
             self._identical = theirs
         elif finished:
@@ -77,24 +89,43 @@ class FollowingDiff:
         """The judge, who knows all sites and steps that there are by now."""
         steps, known = self._traces[1].steps, self._known_steps
         self._known_steps = len(steps)
-        if self._known_sites != len(self._traces[1].sites):
-            self._known_sites = len(self._traces[1].sites)
+        tables = self._tables()
+        if self._known_tables != tables:
+            self._known_tables = tables
             self.__dict__.pop("_judge", None)
         else:
             # The last step that was known may have got more.
-            self._judge.target.steps.extend(steps[max(known - 1, 0) :])
+            news = steps[max(known - 1, 0) :]
+            self._judge.target.steps.extend(news)
+            if self._joined is not None:
+                self._joined.extend(news)
         return self._judge
+
+    def _tables(self) -> tuple[int, ...]:
+        """How much of the target's tables has come; what is made of them is made anew then."""
+        target = self._traces[1]
+        accumulates = self._policy.align.kind == "accumulation"
+        # What is put together gets shapes of its own, numbered after those of the trace.
+        return len(target.sites), len(target.shapes) if accumulates else 0
 
     @cached_property
     def _judge(self) -> StepJudge:
         reference, target = self._traces
-        sites = JointSites(reference.sites, target.sites, self._policy, reference.noise)
+        policy = self._policy
+        sites = JointSites(reference.sites, target.sites, policy, reference.noise)
+        if policy.align.kind == "accumulation":
+            offset = policy.align.step_offset or 0
+            joined = Accumulation(reference, target, sites, policy, offset, whole=False)
+            if undeclared := joined.undeclared():
+                raise AlignmentError(undeclared)
+            self._joined = joined
+            reference, target, policy = joined.reference, joined.target, joined.policy
         return StepJudge(
             self._rank,
-            self._policy,
+            policy,
             sites,
-            Side(Steps(reference, sites, sites.reference, self._policy)),
-            Side(Steps(target, sites, sites.target, self._policy)),
+            Side(Steps(reference, sites, sites.reference, policy)),
+            Side(Steps(target, sites, sites.target, policy)),
             TypeTable(reference, target),
         )
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from traceparity.differ.capture import common_capture
 from traceparity.differ.diff import describe_place, diff_runs
-from traceparity.differ.errors import PolicyError
 from traceparity.differ.following import FollowingDiff
 from traceparity.differ.policy import Policy
 from traceparity.differ.rank_relation import relate
@@ -22,13 +21,7 @@ class Against:
 
         Raises:
             TraceError: It cannot be used.
-            PolicyError: The policy declares what cannot be judged step by step.
         """
-        if policy.align.kind == "accumulation":
-            raise PolicyError(
-                "micro-batches are put together from whole traces; record the run"
-                " without --against and compare it with tp-diff"
-            )
         self._path = reference
         self._policy = policy
         self._run = open_run(reference)

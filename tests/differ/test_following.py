@@ -1,5 +1,6 @@
 """A run that goes on is compared step by step, and parts where its finished trace does."""
 
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -7,14 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import LAYERS, Run, Step, judged_rows, write_trace
+from windows import run as updates
 
 from traceparity.differ.diff import diff_runs
 from traceparity.differ.errors import AlignmentError
 from traceparity.differ.following import FollowingDiff
-from traceparity.differ.policy import Align, Policy
+from traceparity.differ.policy import Align, Policy, Rule
+from traceparity.tracefmt.framing import read_beginning
 from traceparity.tracefmt.growing import GrowingTrace, follow
 from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Phase
+from traceparity.tracefmt.source import StreamSource
 
 
 def follow_all(reference, target, policy=None):
@@ -138,3 +142,84 @@ def test_a_step_costs_the_same_however_many_came_before(bench, monkeypatch):
             diff.judge(number)
 
     assert len(read) <= count + 1
+
+
+def accumulated(*microbatches, **align):
+    rules = (Rule("*", rtol=1e-5, atol=1e-6),)
+    return Policy(Align(kind="accumulation", microbatches=microbatches, **align), rules)
+
+
+def head_of(data):
+    """How many bytes the magic and the header take."""
+    source = StreamSource(io.BytesIO(data))
+    _, head = read_beginning(source)
+    return head.end
+
+
+def follow_bytes(reference, target, policy, portion):
+    """Judge a target of which so many bytes come at a time; each step when it is there and over.
+
+    Returns:
+        The first divergence, and how many steps were there when it was found.
+    """
+    data, growing = target.read_bytes(), target.with_name(f"growing-{target.name}")
+    begin = head_of(data)
+    growing.write_bytes(data[:begin])
+    with open_trace(reference) as ours, follow(growing) as theirs:
+        diff, before = FollowingDiff(0, ours, theirs, policy), None
+        for end in range(begin, len(data) + portion, portion):
+            growing.write_bytes(data[:end])
+            numbers = theirs.grow()
+            if numbers and before is not None and before not in numbers:
+                numbers.insert(0, before)
+            before = numbers[-1] if numbers else before
+            for number in numbers:
+                if found := diff.judge(number):
+                    return found, len(theirs.steps)
+    return None, len(theirs.steps)
+
+
+CUTS = ([8], [4, 4], [3, 4, 1], [2, 2, 2, 2])
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_updates_of_other_micro_batches_are_judged_as_each_of_them_is_over(tmp_path_factory, data):
+    """Whatever is changed is found where the finished traces part, an update later at most."""
+    folder = tmp_path_factory.mktemp("a")
+    left, right = data.draw(st.sampled_from(CUTS)), data.draw(st.sampled_from(CUTS))
+    count = 5
+    reference, target = updates(*[left] * count), updates(*[right] * count)
+    change = data.draw(st.sampled_from(["nothing", "value", "cut"]))
+    at = data.draw(st.integers(0, count - 2))
+    if change == "value":
+        rows = target[at].rows
+        tensors = [n for n, row in enumerate(rows) if isinstance(row.value, np.ndarray)]
+        row = data.draw(st.sampled_from(tensors))
+        rows[row] = replace(rows[row], value=np.asarray(rows[row].value + 1))
+    elif change == "cut":
+        target[at] = updates(*[right] * at, [1, 7])[at]
+    paths = [
+        write_trace(folder / name, steps, capture="values")
+        for name, steps in (("r.trace", reference), ("t.trace", target))
+    ]
+    policy = accumulated(len(left), len(right))
+    whole = diff_runs(paths[0], [paths[1]], policy).first
+
+    found, there = follow_bytes(*paths, policy, data.draw(st.sampled_from([3000, 100_000])))
+
+    if whole is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.step, found.phase, found.component, found.field, found.kind) == (
+        whole.step, whole.phase, whole.component, whole.field, whole.kind
+    )  # fmt: skip
+    assert there > found.target_step + 1
+
+
+def test_an_undeclared_number_of_micro_batches_cannot_be_followed(bench):
+    policy = Policy(Align(kind="accumulation"))
+
+    with pytest.raises(AlignmentError, match="--microbatches N:M"):
+        follow_all(bench.write(updates([8], [8])), bench.write(updates([4, 4], [4, 4])), policy)

@@ -309,7 +309,6 @@ def test_what_cannot_begin_is_said_before_the_program_starts(commands):
     write_trace(commands.folder / "a.trace", Run().steps(2))
     for options, said in (
         (("--against", "none.trace"), "none.trace: no such file"),
-        (("--against", "a.trace", "--policy", "accumulation"), "compare it with tp-diff"),
         (("--against", "a.trace", "--overwrite", "-o", "a.trace"), "both the reference and"),
         (("--stop-after", "3"), "go with --against"),
     ):

@@ -11,17 +11,17 @@ PAGES = {"reference/checks.md": 50, "how-to/verify.md": 38}
 """Pages, and how many tests each of them names at least."""
 
 
-def tests_in(page):
+def named_on(page):
     text = (DOCS / page).read_text(encoding="utf-8")
     return set(re.findall(r"`([\w/]+\.py)::(test_\w+)`", text))
 
 
-NAMED = sorted(set().union(*map(tests_in, PAGES)))
+NAMED = sorted(set().union(*map(named_on, PAGES)))
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_names_tests(page):
-    assert len(tests_in(page)) >= PAGES[page]
+    assert len(named_on(page)) >= PAGES[page]
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED, ids=[name for _, name in NAMED])

@@ -4,12 +4,13 @@ A hook body runs with autograd, autocast, dispatch modes and function modes swit
 inside itself, never while a graph is compiled, and no error of it reaches the program.
 """
 
+import contextlib
 import functools
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -87,6 +88,15 @@ class Guard:
                 self.seconds += time.perf_counter() - start
 
         return guarded
+
+    @contextlib.contextmanager
+    def silence(self) -> Iterator[None]:
+        """Let no hook of this thread do anything."""
+        before, self._busy.on = getattr(self._busy, "on", False), True
+        try:
+            yield
+        finally:
+            self._busy.on = before
 
     def _report(self, error: Exception) -> None:
         self.faults += 1

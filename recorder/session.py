@@ -16,7 +16,7 @@ from traceparity.recorder.change_log import ChangeLog
 from traceparity.recorder.destination import destination, process_groups, rank_and_world
 from traceparity.recorder.exchanges import Exchanges
 from traceparity.recorder.guard import Guard, warn
-from traceparity.recorder.hooks import checkpoints
+from traceparity.recorder.hooks import checkpoints, pipelining
 from traceparity.recorder.hooks.backward import BackwardHooks
 from traceparity.recorder.hooks.calls import CallHooks
 from traceparity.recorder.hooks.collectives import CollectiveHooks
@@ -133,6 +133,7 @@ class Session:
         self._handles = self._modules.operators.watch_passes(self._patches)
         install_clipping(self._recording, self._patches)
         checkpoints.install(self._recording, self._patches)
+        pipelining.install(self._patches, self.guard)
         self._patches.replace(worker, "_worker_loop", _unrecorded)
         self._calls.install(self._patches)
 

@@ -10,9 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traceparity.differ.metrics import largest_ulp, pieces, sketch_distance, widened
+from traceparity.differ.metrics import largest_ulp, parts, pieces, widened
+from traceparity.differ.norm import Norm
 from traceparity.differ.observation import Observation
 from traceparity.differ.policy import Rule
+from traceparity.differ.sketch_distance import sketch_distance
+
+Mask = npt.NDArray[np.bool_]
+_HUGE = 2.0**600
+"""Unit in which differences that overflow are measured."""
 
 
 class Relation(enum.Enum):
@@ -94,11 +100,7 @@ def _compare_plain(rule: Rule, left: Any, right: Any) -> Verdict:
         return EQUAL if left == right else DIFFERENT
     if struct.pack("d", left) == struct.pack("d", right):
         return EQUAL
-    close = not rule.exact and _elements_close(rule, np.array([left]), np.array([right]))
-    if close and rule.rel_l2 is not None:
-        size = max(abs(left), abs(right)) if rule.symmetric else abs(left)
-        close = left == right or abs(left - right) <= rule.rel_l2 * size
-    return EQUAL if close else DIFFERENT
+    return DIFFERENT if rule.exact else _compare_arrays(rule, np.array([left]), np.array([right]))
 
 
 def _all_equal(rule: Rule, pairs: Sequence[tuple[Any, Any]]) -> Verdict:
@@ -142,26 +144,36 @@ def _elements_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any])
     a, b = widened(left), widened(right)
     both_nan = np.isnan(a) & np.isnan(b) if rule.equal_nan else np.zeros(a.shape, np.bool_)
     with np.errstate(all="ignore"):
-        if rule.rtol is not None or rule.atol is not None:
-            size = np.maximum(np.abs(a), np.abs(b)) if rule.symmetric else np.abs(b)
-            limit = (rule.atol or 0.0) + (rule.rtol or 0.0) * size
-            near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= limit)
-            if not bool((near | (a == b) | both_nan).all()):
-                return False
+        limited = rule.rtol is not None or rule.atol is not None
+        if limited and not bool((_near(rule, a, b) | (a == b) | both_nan).all()):
+            return False
     return rule.ulp is None or _ulp_close(rule.ulp, left[~both_nan], right[~both_nan])
 
 
+def _near(rule: Rule, a: npt.NDArray[Any], b: npt.NDArray[Any], unit: float = 1.0) -> Mask:
+    """Which finite elements, given in some unit, are within the limits of `rtol` and `atol`."""
+    size = np.maximum(np.abs(a), np.abs(b)) if rule.symmetric else np.abs(b)
+    apart = np.abs(a - b)
+    near: Mask = np.isfinite(a) & np.isfinite(b)
+    huge = near & np.isinf(apart)
+    near &= apart <= (rule.atol or 0.0) / unit + (rule.rtol or 0.0) * size
+    if huge.any():
+        # An infinite limit would take in any difference that is too large for float64.
+        near[huge] = _near(rule, a[huge] / _HUGE, b[huge] / _HUGE, _HUGE)
+    return near
+
+
 def _ulp_close(limit: int, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+    left, right = parts(left), parts(right)
     a, b = widened(left), widened(right)
-    if np.isnan(a).any() or np.isnan(b).any() or bool((np.isinf(a) != np.isinf(b)).any()):
+    if not bool(((np.isfinite(a) & np.isfinite(b)) | (a == b)).all()):
         return False
     apart = largest_ulp(left, right)
-    # What has no units in the last place, as complex numbers, must be equal.
-    return bool((a == b).all()) if apart is None else apart <= limit
+    return apart is None or apart <= limit
 
 
 def _norm_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
-    apart = size = other_size = 0.0
+    apart, size, other_size = Norm(), Norm(), Norm()
     for _, a, b in pieces(left, right):
         a, b = widened(a), widened(b)
         finite = np.isfinite(a) & np.isfinite(b)
@@ -169,32 +181,34 @@ def _norm_close(rule: Rule, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> 
         if not bool((finite | same).all()):
             return False
         a, b = a[finite], b[finite]
-        with np.errstate(all="ignore"):
-            apart += float(np.vdot(a - b, a - b).real)
-            size += float(np.vdot(a, a).real)
-            other_size += float(np.vdot(b, b).real)
-    size = max(size, other_size) if rule.symmetric else size
-    return math.sqrt(apart) <= (rule.rel_l2 or 0.0) * math.sqrt(size)
+        apart.take_difference(a, b)
+        size.take(a)
+        other_size.take(b)
+    limit = rule.rel_l2 or 0.0
+    return apart.within(limit, size) or (rule.symmetric and apart.within(limit, other_size))
 
 
 def _compare_sketches(rule: Rule, reference: Observation, target: Observation) -> Verdict:
     """Judge by estimated distance; where the bounds straddle the limit, nothing is decided."""
     distance = sketch_distance(reference, target)
-    if distance is None or not math.isfinite(reference.norm):
+    if distance is None:
         return Verdict(Relation.UNDECIDED, "values")
+    norms, other_norms = distance.norms, distance.other_norms
     if rule.rel_l2 is not None:
-        size = max(reference.norm, target.norm) if rule.symmetric else reference.norm
-        limit = rule.rel_l2 * size
-        if distance.lower > limit:
+        least, most = (
+            (max(norms[end], other_norms[end]) if rule.symmetric else norms[end]) * rule.rel_l2
+            for end in (0, 1)
+        )
+        if distance.lower > most:
             return DIFFERENT
-        if distance.upper > limit:
+        if distance.upper > least:
             return Verdict(Relation.UNDECIDED, "values")
     if not rule.elementwise:
         return EQUAL
-    if rule.ulp is None and math.isfinite(target.norm):
+    if rule.ulp is None:
         # No difference within the elementwise limit has a larger norm than this.
         elements = math.prod(reference.shape)
-        size = math.hypot(reference.norm, target.norm) if rule.symmetric else target.norm
+        size = math.hypot(norms[1], other_norms[1]) if rule.symmetric else other_norms[1]
         largest = (rule.atol or 0.0) * math.sqrt(elements) + (rule.rtol or 0.0) * size
         if distance.lower > largest:
             return DIFFERENT

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
-from traceparity.differ.metrics import sketch_distance, widened
+from traceparity.differ.metrics import widened
 from traceparity.differ.observation import Observation
 from traceparity.differ.result import GrowthPoint
+from traceparity.differ.sketch_distance import sketch_distance
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
 from traceparity.tracefmt.records import Kind, Phase

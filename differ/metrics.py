@@ -8,22 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceparity.differ.norm import Norm
 from traceparity.differ.observation import Observation
+from traceparity.differ.sketch_distance import sketch_distance
 
-LOWER, UPPER = 0.74, 1.48
-"""Bounds of true over estimated distance; one in 5000 sketches of 61 sums lies outside.
-
-That is the rate of a difference that is spread over many elements. Two elements that hold nearly
-all of it share a sum and cancel once in 122 times, so `sketch_distance` looks at extremes and norms
-too, which no cancelling hides.
-"""
-_MOST_FOR_NORM = 1 << 20
-"""Elements up to which a norm in float32 is good to `_NORM_ERROR`."""
-_NORM_ERROR = 2e-5
 _PIECE = 1 << 20
 """Elements that are compared at once."""
-ROUNDING = 1e-6
-"""What float32 accumulation may add to a sketch, relative to the tensors' norms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +47,6 @@ class Metrics:
     estimated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Distance:
-    """The L2 distance of two tensors with its bounds; equal where it is exact."""
-
-    value: float
-    lower: float
-    upper: float
-
-
 def measure(reference: Observation | None, target: Observation | None) -> Metrics:
     """The distance of two observations, from values where both were kept, else from sketches."""
     if reference is None or target is None:
@@ -78,8 +59,8 @@ def measure(reference: Observation | None, target: Observation | None) -> Metric
     if left is not None and right is not None:
         return _measure_arrays(left, right)
     distance = sketch_distance(reference, target)
-    if distance is None or not reference.norm > 0:
-        return Metrics(estimated=True)
+    if distance is None or not 0 < reference.norm < math.inf:
+        return Metrics()
     return Metrics(rel_l2=distance.value / reference.norm, estimated=True)
 
 
@@ -120,16 +101,17 @@ class _Sums:
         self.max_rel: list[float] = []
         self.ulp: list[int] = []
         self.ulp_known = True
-        self.squares = 0.0
-        self.norms = [0.0, 0.0]
+        self.apart = Norm()
+        self.norms = Norm(), Norm()
         self.product = 0.0
         self.nans = [0, 0]
         self.infinities = [0, 0]
 
     def take(self, start: int, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> None:
         a, b = widened(left), widened(right)
-        bits = _bits(left) != _bits(right)
-        differs = bits.any(axis=1) if left.dtype.kind == "c" else bits
+        differs = _bits(parts(left)) != _bits(parts(right))
+        if left.dtype.kind == "c":
+            differs = differs.any(axis=1)
         if self.first is None and differs.any():
             self.first = start + int(np.argmax(differs))
         self.unequal += int(differs.sum())
@@ -151,20 +133,21 @@ class _Sums:
             size = np.abs(a)
             self.max_abs += _largest(difference)
             self.max_rel += _largest(difference[size > 0] / size[size > 0])
-            self.squares += float(np.vdot(difference, difference))
+            if np.isinf(difference[~finite]).any():
+                self.apart.take(np.array([np.inf]))
             a, b = a[finite], b[finite]
-            for index, array in enumerate((a, b)):
-                self.norms[index] += float(np.vdot(array, array).real)
+            self.apart.take_difference(a, b)
+            for norm, array in zip(self.norms, (a, b), strict=True):
+                norm.take(array)
             self.product += float(np.vdot(a, b).real)
 
     def metrics(self, shape: tuple[int, ...], elements: int) -> Metrics:
-        norms = [math.sqrt(square) for square in self.norms]
         return Metrics(
             max_abs=max(self.max_abs, default=None),
             max_rel=max(self.max_rel, default=None),
-            rel_l2=math.sqrt(self.squares) / norms[0] if norms[0] else None,
+            rel_l2=self.apart.over(self.norms[0]),
             ulp=max(self.ulp, default=None) if self.ulp_known else None,
-            cosine=self.product / (norms[0] * norms[1]) if all(norms) else None,
+            cosine=self._cosine(),
             unequal=self.unequal,
             elements=elements,
             first_index=None
@@ -173,6 +156,11 @@ class _Sums:
             nans=(self.nans[0], self.nans[1]),
             infinities=(self.infinities[0], self.infinities[1]),
         )
+
+    def _cosine(self) -> float | None:
+        if not all(norm.is_plain for norm in self.norms):
+            return None
+        return self.product / math.prod(norm.value for norm in self.norms)
 
 
 def _largest(values: npt.NDArray[Any]) -> list[float]:
@@ -190,18 +178,23 @@ def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
+def parts(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Real and imaginary parts along a last dimension; what is real as it is."""
+    if array.dtype.kind != "c":
+        return array
+    real = np.dtype(f"{array.dtype.byteorder}f{array.dtype.itemsize // 2}")
+    return np.ascontiguousarray(array).view(real).reshape(*array.shape, 2)
+
+
 def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if array.dtype.kind == "c":
-        # Real and imaginary part have half of the bytes each; one of them differs where both do.
-        parts = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize // 2}")
-        return parts.reshape(*array.shape, 2)
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
 def largest_ulp(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> int | None:
     """The largest difference in units in the last place; None for what has none."""
-    if left.dtype != right.dtype or left.dtype.kind in "ciub" or not left.size:
+    if left.dtype != right.dtype or left.dtype.kind in "iub" or not left.size:
         return None
+    left, right = parts(left), parts(right)
     if np.isnan(widened(left)).any() or np.isnan(widened(right)).any():
         return None
     a, b = _ordered(left), _ordered(right)
@@ -218,40 +211,3 @@ def _ordered(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     bits = _bits(array).astype(np.uint64)
     magnitude = (bits & np.uint64((1 << (width - 1)) - 1)).astype(np.int64)
     return np.where(bits >> np.uint64(width - 1), -magnitude, magnitude)
-
-
-def sketch_distance(reference: Observation, target: Observation) -> Distance | None:
-    """The L2 distance estimated from two sketches; None where there are none to compare."""
-    if reference.sketch is None or target.sketch is None:
-        return None
-    with np.errstate(all="ignore"):
-        difference = widened(reference.sketch) - widened(target.sketch)
-        value = float(np.linalg.norm(difference))
-    if not math.isfinite(value):
-        return None
-    noise = ROUNDING * (_finite(reference.norm) + _finite(target.norm))
-    extremes = _gap_of_extremes(reference, target)
-    upper = UPPER * value + noise
-    if upper < max(extremes, _gap_of_norms(reference, target)):
-        # Elements cancelled, and nobody knows how large they are.
-        upper = math.inf
-    return Distance(value, max(0.0, LOWER * value - noise, extremes), upper)
-
-
-def _gap_of_extremes(reference: Observation, target: Observation) -> float:
-    """No two tensors are nearer than their smallest, or their largest, elements are."""
-    pairs = (reference.minimum, target.minimum), (reference.maximum, target.maximum)
-    gaps = [abs(a - b) - ROUNDING * (abs(a) + abs(b)) for a, b in pairs]
-    return max((gap for gap in gaps if math.isfinite(gap)), default=0.0)
-
-
-def _gap_of_norms(reference: Observation, target: Observation) -> float:
-    """No two tensors are nearer than their norms are, as far as these can be trusted."""
-    if math.prod(reference.shape) > _MOST_FOR_NORM:
-        return 0.0
-    gap = abs(reference.norm - target.norm) - _NORM_ERROR * (reference.norm + target.norm)
-    return gap if math.isfinite(gap) else 0.0
-
-
-def _finite(number: float) -> float:
-    return number if math.isfinite(number) else 0.0

@@ -1,15 +1,17 @@
 """Measuring noise: how far runs that should be equal differ at each site."""
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceparity.differ.candidates import candidates
-from traceparity.differ.metrics import ROUNDING, UPPER, measure
+from traceparity.differ.metrics import measure
 from traceparity.differ.observation import Observation
 from traceparity.differ.policy import Policy
 from traceparity.differ.sites import JointSites
+from traceparity.differ.sketch_distance import ROUNDING, UPPER
 from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import Steps
 from traceparity.differ.steps import align_steps
@@ -23,7 +25,8 @@ def measured_noise(reference: Path, repeats: Sequence[Path]) -> dict[int, dict[s
     """The largest relative L2 distance of each site over all steps and repetitions, by rank.
 
     Sites that never differ have none. Where sketches alone were kept, the distance is what it is
-    at most. What has no distance, as whole numbers or shapes that differ, is no noise.
+    at most. What has no distance, as whole numbers, shapes that differ or infinities, is no
+    noise.
 
     Raises:
         TraceError: A trace cannot be used.
@@ -64,7 +67,7 @@ def _distances(reference: "Trace", target: "Trace") -> Iterator[tuple[str, float
         for block in pair.blocks:
             for candidate in candidates(pair, block).found:
                 distance = _distance(*candidate.observations(pair))
-                if distance is not None:
+                if distance is not None and math.isfinite(distance):
                     yield str(sites.sites[candidate.site]), distance
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from traceparity.differ.metrics import ROUNDING, UPPER
 from traceparity.differ.sites import Ids
+from traceparity.differ.sketch_distance import ROUNDING, UPPER
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import Mask, stretch
 from traceparity.tracefmt.records import SKETCH_WIDTH, Columns, Kind

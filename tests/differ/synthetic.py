@@ -59,9 +59,9 @@ class Step:
 
 def sketch(array: np.ndarray) -> bytes:
     flat = np.zeros(-(-array.size // 61) * 61, np.float32)
-    flat[: array.size] = array.ravel()
     rows = flat.reshape(-1, 61)
     with np.errstate(all="ignore"):
+        flat[: array.size] = array.ravel()
         return (rows * SIGNS[: len(rows)]).sum(0).astype(np.float32).tobytes()
 
 

@@ -12,9 +12,10 @@ from synthetic import SIGNS, sketch
 
 from traceparity.differ.compare import Relation, compare
 from traceparity.differ.divergence import kind_of
-from traceparity.differ.metrics import measure, sketch_distance
+from traceparity.differ.metrics import measure
 from traceparity.differ.observation import Observation
 from traceparity.differ.policy import Rule
+from traceparity.differ.sketch_distance import sketch_distance
 from traceparity.tracefmt.records import Flag, Kind
 
 EQUAL, DIFFERENT, UNDECIDED = Relation.EQUAL, Relation.DIFFERENT, Relation.UNDECIDED
@@ -25,6 +26,8 @@ def tensor(array, *, values: bool = True, sketched: bool = True) -> Observation:
     wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     finite = np.isfinite(wide)
     inexact = array.dtype.kind not in "iub"
+    with np.errstate(all="ignore"):
+        norm = float(np.linalg.norm(wide))
     return Observation(
         kind=Kind.TENSOR,
         dtype=array.dtype.name,
@@ -33,7 +36,7 @@ def tensor(array, *, values: bool = True, sketched: bool = True) -> Observation:
         digest=repr((array.dtype.name, array.shape, array.tobytes())).encode(),
         minimum=float(np.min(wide.real, initial=0)),
         maximum=float(np.max(wide.real, initial=0)),
-        norm=float(np.linalg.norm(wide)),
+        norm=norm,
         nonfinite=int((~finite).sum()),
         flags=Flag(0),
         sketch=np.frombuffer(sketch(wide.real), np.float32) if sketched and inexact else None,

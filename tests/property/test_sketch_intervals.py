@@ -8,8 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceparity.differ.metrics import LOWER, ROUNDING, UPPER, Distance, sketch_distance
 from traceparity.differ.observation import Observation
+from traceparity.differ.sketch_distance import (
+    LOWER,
+    ROUNDING,
+    UPPER,
+    Distance,
+    sketch_distance,
+)
 from traceparity.recorder.sketch import Sketcher
 from traceparity.tracefmt.records import Flag, Kind
 

@@ -8,6 +8,7 @@ from traceparity.differ.ending import ending
 from traceparity.differ.errors import AlignmentError
 from traceparity.differ.evidence import evidence_for
 from traceparity.differ.growth import growth_point
+from traceparity.differ.lone_stillness import LoneStillness
 from traceparity.differ.observation import without_bulk
 from traceparity.differ.one_sided_step import one_sided_step
 from traceparity.differ.rank_task import RankTask
@@ -131,6 +132,7 @@ class RankDiff:
                 break
         else:
             self._judge_ends(alignment)
+            self._judge_stillness(alignment)
             report.notes += self._stillness.notes()
         if self._accumulation:
             report.notes += self._accumulation.notes()
@@ -202,6 +204,15 @@ class RankDiff:
             )
         )
         report.growth.append(growth_point(step_report.pair))
+
+    def _judge_stillness(self, alignment: StepAlignment) -> None:
+        """Whether one side alone trains nothing, which exact rules would have told."""
+        if not self._policy.rules or "optimizer" not in self._policy.align.phases:
+            return
+        sides = self._reference, self._target
+        lone = LoneStillness(self._task.rank, self._sites, *sides)
+        if found := lone.find(alignment.pairs):
+            self._report.divergences.append(found)
 
     def _judge_ends(self, alignment: StepAlignment) -> None:
         """What it means that one trace has steps that the other has not, or was cut off."""

@@ -61,6 +61,11 @@ def block_of(number: int) -> Block:
     return Block(number, Phase(phase + 1), microbatch, bool(evaluation))
 
 
+def number_after(phase: Phase) -> int:
+    """Number of the block of a phase that is outside of micro-batches."""
+    return 0 if phase == Phase.STATE else 2 * (_AFTER_MICROBATCHES + phase)
+
+
 def stretch(rows: npt.NDArray[np.signedinteger[Any]]) -> slice | npt.NDArray[Any]:
     """An index for rows; a slice, which copies nothing, where they follow one another."""
     count = len(rows)

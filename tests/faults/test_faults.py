@@ -1,7 +1,7 @@
 """Each planted fault is named at its true place; what is no fault passes.
 
 The faults are those of a study of other recorders, none of which named a rate, a sample or a
-parameter. The twelfth, two micro-batches for one, needs a declared accumulation.
+parameter. The twelfth, two micro-batches for one, is in ``tests/cases/accumulation``.
 """
 
 from collections.abc import Callable
@@ -121,8 +121,3 @@ def test_a_refactoring_without_effect_passes(
     result = shared_commands.diff(recordings("none", capture), recordings("refactor", capture))
 
     assert result["outcome"] == "PASS", result["first_divergence"]
-
-
-@pytest.mark.skip(reason="needs `align.kind = accumulation`, which is not there yet")
-def test_two_micro_batches_for_one_are_equal_under_a_declared_accumulation() -> None:
-    """The twelfth situation."""

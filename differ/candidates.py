@@ -231,7 +231,7 @@ def _answers(
         before = other.stateful & (other.block <= block.number) & np.isin(other.thing, things)
         places = {thing: (other.number, row) for thing, row in other.last_rows(before).items()}
         wanted = [thing for thing in things.tolist() if thing not in places]
-        if wanted and not other.is_snapshot:
+        if wanted and not other.is_whole:
             found = other_side.carry.find(wanted, other.number)
             places |= found.places
             complete = found.complete

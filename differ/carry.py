@@ -18,7 +18,7 @@ class Found:
 
     Attributes:
         places: ``(step, row)`` by thing, of those that were found.
-        complete: Whether the search reached a full listing, so that a thing that was not found
+        complete: Whether the search reached a listing of everything, so that a thing that was not found
             did not exist; False where steps before were not recorded.
     """
 
@@ -67,7 +67,7 @@ class Carry:
             for thing, row in view.last_rows(mask).items():
                 places[thing] = number, row
                 wanted.discard(thing)
-            if view.is_snapshot:
+            if view.is_whole:
                 return Found(places, complete=True)
             number -= 1
         return Found(places, complete=not wanted or (first and before == self._first))
@@ -121,7 +121,7 @@ class _Moving:
         unseen = self._first_seen[new] < 0
         self._first_seen[new[unseen]] = self._clock + index[unseen]
         self._clock += len(rows)
-        self._complete |= view.is_snapshot
+        self._complete |= view.is_whole
 
     def state(self) -> CarriedState:
         things = np.flatnonzero(self._step >= 0)

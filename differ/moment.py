@@ -60,7 +60,7 @@ def _values(
     mask = mask & view.stateful & np.isin(view.thing, list(things))
     places = {thing: (view.number, row) for thing, row in view.last_rows(mask).items()}
     rest = [thing for thing in things if thing not in places]
-    if rest and not view.is_snapshot:
+    if rest and not view.is_whole:
         places |= side.carry.find(rest, view.number).places
     return {thing: side.carry.observation(place) for thing, place in places.items()}
 

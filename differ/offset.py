@@ -82,7 +82,7 @@ def _listing(target: Side) -> _Listing:
     if not steps.numbers:
         raise AlignmentError("the target has no steps")
     view = steps[steps.numbers[0]]
-    if not view.is_snapshot:
+    if not view.is_whole:
         raise AlignmentError(f"the target does not list the state that it begins with: {_REMEDY}")
     rows = np.flatnonzero(view.stateful & (view.phase == Phase.STATE))
     return _Listing(view.thing[rows], view.columns.digest[rows])

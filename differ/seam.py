@@ -15,13 +15,13 @@ STATE_BLOCK = block_of(0)
 
 
 def is_seam(pair: StepPair) -> bool:
-    """Whether exactly one side lists in full what the step starts from."""
-    return pair.reference.is_snapshot != pair.target.is_snapshot
+    """Whether exactly one side lists all that the step starts from."""
+    return pair.reference.is_whole != pair.target.is_whole
 
 
 def seam_candidates(pair: StepPair) -> Candidates:
     """Compare a full listing with the state that the other side carries to that step."""
-    listed_is_target = pair.target.is_snapshot
+    listed_is_target = pair.target.is_whole
     listed = pair.target if listed_is_target else pair.reference
     other = pair.reference_side if listed_is_target else pair.target_side
     number = pair.reference_step if listed_is_target else pair.target_step

@@ -87,6 +87,7 @@ class Layout:
         evaluation: Rows of evaluation activity.
         block: Number of each row's block; see `block_of`.
         call: The how-manyth time the site was seen.
+        has_listing: Whether something is listed in full.
         partner: A layout of the other side, with what was found out about the two of them.
     """
 
@@ -101,7 +102,7 @@ class Layout:
         self.context: Mask = (flags & Flag.CONTEXT) != 0
         self.evaluation: Mask = (flags & Flag.EVALUATION) != 0
         self.repeated: Mask = (flags & Flag.RECOMPUTED) != 0
-        self.is_snapshot = bool((flags & Flag.SNAPSHOT).any())
+        self.has_listing = bool((flags & Flag.SNAPSHOT).any())
         self.judged: Mask = self._judged(sites, policy)
         self.block: Ids = self._blocks(columns.microbatch)
         self.call = columns.call
@@ -165,10 +166,13 @@ class StepView:
         context: Rows that explain but never decide.
         evaluation: Rows of evaluation activity.
         block: Number of each row's block; see `block_of`.
-        is_snapshot: Whether the step lists in full what it starts from.
+        is_whole: Whether the step lists all that it starts from. What joins a run later, a
+            scheduler say, is listed in full too, which says nothing of the rest.
     """
 
-    def __init__(self, trace: "Trace", number: int, columns: Columns, layout: Layout) -> None:
+    def __init__(
+        self, trace: "Trace", number: int, columns: Columns, layout: Layout, *, begins: bool
+    ) -> None:
         self.trace = trace
         self.number = number
         self.columns = columns
@@ -181,7 +185,7 @@ class StepView:
         self.context = layout.context
         self.evaluation = layout.evaluation
         self.block = layout.block
-        self.is_snapshot = layout.is_snapshot
+        self.is_whole = begins and layout.has_listing
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -230,13 +234,24 @@ class Steps:
         view = self._kept.get(number)
         if view is None:
             columns = self.trace.columns(number)
-            view = StepView(self.trace, number, columns, self._layout(columns))
+            layout = self._layout(columns)
+            view = StepView(self.trace, number, columns, layout, begins=self._begins(number))
             self._kept[number] = view
             if len(self._kept) > _KEPT_STEPS:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(number)
         return view
+
+    @cached_property
+    def windowed(self) -> bool:
+        """Whether the recording was told to leave out steps."""
+        capture = self.trace.header.capture
+        return bool(capture.get("steps")) or capture.get("every", 1) not in (None, 0, 1)
+
+    def _begins(self, number: int) -> bool:
+        """Whether the recorder had told of nothing before a step, or had left out steps since."""
+        return number == self.numbers[0] or (self.windowed and number - 1 not in self.entries)
 
     def extend(self, entries: Iterable[StepEntry]) -> None:
         """Take in steps that a growing trace has got since, or that got more."""

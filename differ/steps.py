@@ -115,8 +115,7 @@ def first_phase(entry: StepEntry) -> str:
 
 def is_windowed(side: Side) -> bool:
     """Whether the recording was told to leave out steps, so that a step that lacks is no news."""
-    capture = side.trace.header.capture
-    return bool(capture.get("steps")) or capture.get("every", 1) not in (None, 0, 1)
+    return side.steps.windowed
 
 
 def _nothing_lines_up(reference: Side, target: Side, offset: int) -> str:

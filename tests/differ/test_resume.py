@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import Run, Step
+from synthetic import SNAPSHOT, Run, Seen, Step
 
 from traceparity.differ.diff import diff_runs
 from traceparity.differ.policy import Align, Policy
 from traceparity.differ.result import Outcome
-from traceparity.tracefmt.records import Phase
+from traceparity.tracefmt.records import Flag, Phase
 
 DECLARED = Policy(Align(kind="resume", step_offset=3))
 AUTO = Policy(Align(kind="resume"))
@@ -26,6 +26,47 @@ def test_a_good_resume_passes_with_declared_and_with_found_offset(bench, policy)
     assert result.outcome is Outcome.PASS
     assert result.alignment.step_offset == 3
     assert result.compared.steps == 3
+
+
+def with_joiner(steps: list[Step], at: int) -> list[Step]:
+    """A second scheduler begins at a step, which lists that one in full and nothing else."""
+    steps[at].rows[:0] = [
+        Seen(Phase.STATE, "scheduler[1].last_epoch", "value", 0, SNAPSHOT),
+        Seen(Phase.STATE, "scheduler[1]", "class", "StepLR", Flag.CONTEXT),
+    ]
+    return steps
+
+
+@pytest.mark.parametrize("joins", [1, 3])
+def test_what_joins_a_run_later_resets_nothing_of_what_was_there_before(bench, joins):
+    """At the seam of a resume least of all."""
+    target = resumed()
+    target[0].add(Phase.STATE, "scheduler[1].last_epoch", "value", 0, flags=SNAPSHOT)
+    reference = with_joiner(Run().steps(6), joins)
+
+    good = bench.diff(reference, target, AUTO)
+    target[0].remove("state:optimizer[0]:exp_avg[head.weight]")
+    bad = bench.diff(reference, target, DECLARED)
+
+    assert good.outcome is Outcome.PASS, good.reason
+    assert (bad.first.component, bad.first.field) == ("optimizer[0]", "exp_avg[head.weight]")
+    assert (bad.first.step, bad.first.kind) == (3, "missing")
+
+
+def test_a_scheduler_that_only_one_run_begins_with_later_is_no_seam(bench):
+    assert bench.diff(Run().steps(6), with_joiner(Run().steps(6), 2)).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("unmatched", ["fail", "allow"])
+def test_a_flag_is_told_with_its_old_value_whatever_joined_since(bench, unmatched):
+    target = with_joiner(Run().steps(6), 2)
+    target[4].add(Phase.STATE, "body.0", "training", False, flags=Flag.STATEFUL)
+    policy = Policy(Align(unmatched=unmatched))
+
+    first = bench.diff(with_joiner(Run().steps(6), 2), target, policy).first
+
+    assert (first.step, first.component, first.kind) == (4, "body.0", "flag")
+    assert (first.reference.plain, first.target.plain) == (True, False)
 
 
 def test_the_offset_is_found_by_the_parameters(bench):

@@ -18,8 +18,8 @@ class Found:
 
     Attributes:
         places: ``(step, row)`` by thing, of those that were found.
-        complete: Whether the search reached a listing of everything, so that a thing that was not found
-            did not exist; False where steps before were not recorded.
+        complete: Whether the search reached a listing of everything, so that a thing that was not
+            found did not exist; False where steps before were not recorded.
     """
 
     places: dict[int, tuple[int, int]]

@@ -131,8 +131,9 @@ class FollowingDiff:
 
     @cached_property
     def _offset(self) -> int:
-        offset, _ = step_offset(self._judge.reference, self._judge.target, self._policy)
-        firsts = [side.steps.numbers[:1] for side in (self._judge.reference, self._judge.target)]
+        sides = self._judge.reference, self._judge.target
+        offset = step_offset(*sides, self._policy).step
+        firsts = [side.steps.numbers[:1] for side in sides]
         self._equal_before = firsts[0] == [number + offset for number in firsts[1]]
         return offset
 

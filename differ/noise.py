@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from traceparity.differ.beginning import Beginning
 from traceparity.differ.candidates import candidates
 from traceparity.differ.metrics import measure
 from traceparity.differ.observation import Observation
@@ -59,7 +60,7 @@ def _distances(reference: "Trace", target: "Trace") -> Iterator[tuple[str, float
     ours = Side(Steps(reference, sites, sites.reference, policy))
     theirs = Side(Steps(target, sites, sites.target, policy))
     types = TypeTable(reference, target)
-    for number, other in align_steps(ours, theirs, 0, "declared").pairs:
+    for number, other in align_steps(ours, theirs, Beginning(0, "declared")).pairs:
         digests = ours.steps.entries[number].phase_digests
         if digests == theirs.steps.entries[other].phase_digests:
             continue

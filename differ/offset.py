@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from traceparity.differ.beginning import REMEDY, Beginning, Votes, listed
 from traceparity.differ.errors import AlignmentError
 from traceparity.differ.names import optimizer_state_parameter
 from traceparity.differ.sites import Ids
@@ -13,7 +14,6 @@ from traceparity.differ.step_pair import Side
 from traceparity.tracefmt.records import Phase
 
 _AFTER_PART = "the part before ended there"
-_REMEDY = "declare it with --step-offset N"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,12 @@ class _Listing:
         return len(self.things)
 
 
-def find_offset(reference: Side, target: Side, expected: int | None = None) -> tuple[int, str]:
+def find_offset(reference: Side, target: Side, expected: int | None = None) -> Beginning:
     """The reference step whose starting state is the target's, and how it was recognised.
 
     Parameters decide; where several steps have them, or none, the optimizer's step counts and
-    the schedulers' counters do, and at last where the target should begin.
+    the schedulers' counters do, and at last where the target should begin. Parameters that
+    contradict what counts steps may not have been restored; see `Votes.settle`.
 
     Args:
         reference: The reference.
@@ -47,34 +48,33 @@ def find_offset(reference: Side, target: Side, expected: int | None = None) -> t
         AlignmentError: No step fits, or several do.
     """
     listing = _listing(target)
-    sites = reference.steps.sites
-    things = sites.things
+    things = reference.steps.sites.things
     trained = {component for component, field in things if field == "requires_grad"}
     parameters = listing.chosen(
         lambda thing: things[thing][1] == "value" and (not trained or things[thing][0] in trained)
     )
     updates = listing.chosen(lambda thing: _is_update_count(*things[thing]))
+    states = listing.chosen(lambda thing: bool(optimizer_state_parameter(*things[thing])))
     epochs = listing.chosen(lambda thing: things[thing][0].endswith(".last_epoch"))
     if not len(parameters) and not len(updates):
         if expected is not None:
-            return expected, _AFTER_PART
-        raise AlignmentError(f"the target lists no parameters when it begins: {_REMEDY}")
-    equal, counted, scheduled = _fitting(reference, (parameters, updates, epochs))
-    for found, how in (
-        (equal, "parameter digest"),
-        (_common(equal, counted), "parameter digest and optimizer step count"),
-        (_common(equal, scheduled), "parameter digest and schedule"),
-        ([] if equal else counted, "optimizer step count"),
-    ):
-        if len(found) == 1:
-            return found[0], how
-    if expected is not None and (expected in equal or not (equal or counted)):
-        return expected, _AFTER_PART
-    raise AlignmentError(_unclear(equal or counted))
+            return Beginning(expected, _AFTER_PART)
+        raise AlignmentError(f"the target lists no parameters when it begins: {REMEDY}")
+    equal, counted, stated, scheduled = _fitting(reference, (parameters, updates, states, epochs))
+    first = _first(reference)
+    votes = Votes(first, equal, counted, stated, scheduled, has_updated=len(updates) > 0)
+    found = votes.settle()
+    if found is not None and found.step == expected:
+        return found
+    if expected is not None and votes.leave_open(expected, found):
+        return Beginning(expected, _AFTER_PART)
+    if found is None:
+        raise AlignmentError(_unclear(votes.equal or votes.counted))
+    return found
 
 
-def _common(left: list[int], right: list[int]) -> list[int]:
-    return [number for number in left if number in right]
+def _first(side: Side) -> int:
+    return side.steps.numbers[0] if side.steps.numbers else 0
 
 
 def _listing(target: Side) -> _Listing:
@@ -83,7 +83,7 @@ def _listing(target: Side) -> _Listing:
         raise AlignmentError("the target has no steps")
     view = steps[steps.numbers[0]]
     if not view.is_whole:
-        raise AlignmentError(f"the target does not list the state that it begins with: {_REMEDY}")
+        raise AlignmentError(f"the target does not list the state that it begins with: {REMEDY}")
     rows = np.flatnonzero(view.stateful & (view.phase == Phase.STATE))
     return _Listing(view.thing[rows], view.columns.digest[rows])
 
@@ -115,9 +115,7 @@ def _unclear(found: Sequence[int]) -> str:
     if not found:
         return (
             "no step of the reference starts with the target's parameters or optimizer step count; "
-            f"where the target begins is unknown: {_REMEDY}"
+            f"where the target begins is unknown: {REMEDY}"
         )
-    listed = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
-    return (
-        f"several steps of the reference start with the target's parameters ({listed}): {_REMEDY}"
-    )
+    steps = f"several steps of the reference start with the target's parameters ({listed(found)})"
+    return f"{steps}: {REMEDY}"

@@ -21,12 +21,14 @@ class Parts:
             where that is not known, since there is no such part, or it was cut off.
         steps: Reference steps that some part was compared with.
         begins: Reference step at which each part begins, and how that was found.
+        doubts: What of each part speaks for another step.
     """
 
     count: int
     ends: int | None = None
     steps: set[int] = field(default_factory=set)
     begins: list[tuple[int, str]] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
 
     def take(self, report: RankReport, trace: "Trace") -> None:
         """A further part was compared."""
@@ -34,6 +36,7 @@ class Parts:
         if self.count == 1 or alignment is None:
             return
         self.begins.append((alignment.offset, alignment.how))
+        self.doubts.append(alignment.doubt)
         trained = [number for number, _ in alignment.pairs]
         self.steps.update(trained)
         self.ends = trained[-1] + 1 if trained and trace.complete else None
@@ -54,8 +57,11 @@ class Parts:
 
     def notes(self) -> Iterator[str]:
         """Where each part after the first begins."""
-        for number, (offset, how) in enumerate(self.begins[1:], 2):
-            yield f"part {number} of the target begins at reference step {offset} ({how})"
+        beginnings = zip(self.begins, self.doubts, strict=True)
+        for number, ((offset, how), doubt) in enumerate(beginnings, 1):
+            if number > 1:
+                yet = f", yet {doubt}" if doubt else ""
+                yield f"part {number} of the target begins at reference step {offset} ({how}){yet}"
 
 
 def in_part(report: RankReport, part: int) -> list[Divergence]:

@@ -97,20 +97,22 @@ class RankDiff:
             AlignmentError: They do not line up, or nothing says how.
         """
         task = self._task
-        offset, how = step_offset(
+        begins = step_offset(
             self._reference, self._target, self._policy, task.expected, goes_on=task.goes_on
         )
         if self._policy.align.kind == "accumulation":
             whole = task.expect_end and not task.goes_on
             joined = self._accumulation = Accumulation(
-                self._reference.trace, self._target.trace, self._sites, self._policy, offset,
+                self._reference.trace, self._target.trace, self._sites, self._policy, begins.step,
                 whole=whole,
             )  # fmt: skip
             if undeclared := joined.undeclared():
                 raise AlignmentError(undeclared)
             self._policy = joined.policy
             self._take_sides(joined.reference, joined.target)
-        return align_steps(self._reference, self._target, offset, how)
+        if begins.doubt and not task.goes_on:
+            self._report.notes.append(begins.warning)
+        return align_steps(self._reference, self._target, begins)
 
     def run(self) -> RankReport:
         """Compare all aligned steps, until too many of them diverge."""

@@ -34,6 +34,7 @@ def _cut(before: "Trace", after: "Trace") -> int | None:
         for trace, table in ((before, sites.reference), (after, sites.target))
     ]
     try:
-        return find_offset(sides[0], sides[1])[0]
+        found = find_offset(sides[0], sides[1])
     except AlignmentError:
         return None
+    return None if found.doubt else found.step

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from traceparity.differ.beginning import Beginning
 from traceparity.differ.errors import AlignmentError
 from traceparity.differ.offset import find_offset
 from traceparity.differ.policy import Policy
@@ -18,6 +19,7 @@ class StepAlignment:
     Attributes:
         offset: Reference step of the target's step 0.
         how: Where the offset comes from.
+        doubt: What of the target speaks for another one; empty where nothing does.
         pairs: Reference step and target step.
         reference_only: Steps of the reference that the target should have and has not.
         target_only: Steps of the target that the reference should have and has not.
@@ -28,14 +30,16 @@ class StepAlignment:
     pairs: tuple[tuple[int, int], ...]
     reference_only: tuple[int, ...]
     target_only: tuple[int, ...]
+    doubt: str = ""
 
 
-def align_steps(reference: Side, target: Side, offset: int, how: str) -> StepAlignment:
-    """Line up steps, of which the target's first answers the reference's ``offset``.
+def align_steps(reference: Side, target: Side, begins: Beginning) -> StepAlignment:
+    """Line up steps, of which the target's first answers the one where it begins.
 
     Raises:
         AlignmentError: No step lines up with another.
     """
+    offset = begins.step
     theirs = _trained(target)
     ours = [number for number in _trained(reference) if number >= offset]
     shifted = {number + offset for number in theirs}
@@ -47,12 +51,13 @@ def align_steps(reference: Side, target: Side, offset: int, how: str) -> StepAli
     known = set(ours)
     return StepAlignment(
         offset=offset,
-        how=how,
+        how=begins.how,
         pairs=tuple(pairs),
         reference_only=tuple(number for number in ours if number not in shifted and number > first),
         target_only=tuple(
             number for number in theirs if number + offset not in known and number + offset > first
         ),
+        doubt=begins.doubt,
     )
 
 
@@ -63,7 +68,7 @@ def step_offset(
     expected: int | None = None,
     *,
     goes_on: bool = False,
-) -> tuple[int, str]:
+) -> Beginning:
     """The reference step that the target's first answers, and where that comes from.
 
     Args:
@@ -78,9 +83,9 @@ def step_offset(
     """
     align = policy.align
     if align.step_offset is not None:
-        return align.step_offset, "declared"
+        return Beginning(align.step_offset, "declared")
     if align.kind != "resume" and not goes_on:
-        return 0, "declared"
+        return Beginning(0, "declared")
     return find_offset(reference, target, expected)
 
 

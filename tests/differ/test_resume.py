@@ -228,3 +228,90 @@ def test_a_killed_segment_is_no_reason_to_abstain_when_the_next_one_goes_on(benc
     parts = [bench.write(Run().steps(4), complete=False), bench.write(Run().steps(8, 3))]
 
     assert diff_runs(reference, parts, Policy()).outcome is Outcome.PASS
+
+
+def without_counts(steps: list[Step]) -> list[Step]:
+    """As an optimizer without a step count has it."""
+    for step in steps:
+        step.rows = [row for row in step.rows if not row.field.startswith("step[")]
+    return steps
+
+
+def without_schedule(steps: list[Step]) -> list[Step]:
+    for step in steps:
+        step.rows = [row for row in step.rows if not row.component.startswith("scheduler")]
+    return steps
+
+
+def with_first_weights(steps: list[Step]) -> list[Step]:
+    for layer in ("embed", "body.0", "body.1", "head"):
+        steps[0].change(f"state:{layer}.weight:value", Run().array("weight", layer, 0))
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [
+        (list, "optimizer step count and schedule"),
+        (without_counts, "optimizer state and schedule"),
+        (without_schedule, "optimizer step count"),
+        (lambda steps: without_counts(without_schedule(steps)), "optimizer state"),
+    ],
+)
+def test_a_model_that_was_not_restored_under_a_fixed_seed_is_named_at_the_seam(bench, change, how):
+    """Its parameters are those of the first step, which a run has without any checkpoint."""
+    reference, target = change(Run().steps(6)), with_first_weights(change(resumed()))
+
+    result = bench.diff(reference, target, AUTO)
+
+    assert (result.alignment.step_offset, result.alignment.how) == (3, how)
+    assert (result.first.step, result.first.component) == (3, "embed.weight")
+    assert "yet its parameters are those of step 0" in result.notes[0]
+
+
+def test_a_second_part_whose_model_was_not_restored_goes_on_where_the_first_ended(bench):
+    paths = [bench.write(Run().steps(6)), bench.write(Run().steps(3))]
+    paths.append(bench.write(with_first_weights(resumed())))
+
+    result = diff_runs(paths[0], paths[1:], Policy())
+
+    assert (result.first.step, result.first.part, result.first.component) == (3, 2, "embed.weight")
+    note = "begins at reference step 3 (optimizer step count and schedule), yet its parameters are"
+    assert result.notes == (f"part 2 of the target {note} those of step 0",)
+
+
+def test_a_schedule_and_an_optimizer_that_were_not_restored_say_nothing_of_the_seam(bench):
+    target = resumed()
+    target[0].change("state:scheduler.last_epoch:value", 0)
+    target[0].rows = [
+        row for row in target[0].rows if row.phase != Phase.STATE or row.component != "optimizer[0]"
+    ]
+
+    result = bench.diff(Run().steps(6), target, AUTO)
+
+    assert (result.alignment.step_offset, result.alignment.how) == (3, "parameter digest")
+    assert (result.first.step, result.notes) == (3, ())
+
+
+def test_parameters_of_another_checkpoint_than_the_counters_are_told_of(bench):
+    """Two counters against one; one against one, the parameters are believed, with a doubt."""
+    target = resumed()
+    for layer in ("embed", "body.0", "body.1", "head"):
+        target[0].change(f"state:{layer}.weight:value", Run().array("weight", layer, 2))
+
+    both = bench.diff(Run().steps(6), target, AUTO)
+    one = bench.diff(without_schedule(Run().steps(6)), without_schedule(target), AUTO)
+
+    assert (both.alignment.step_offset, both.first.component) == (3, "embed.weight")
+    assert (one.alignment.step_offset, one.first.component) == (2, "body.1.seen")
+    assert "yet its optimizer step count is that of step 3" in one.notes[0]
+    assert "--step-offset" in one.notes[0]
+
+
+def test_a_second_part_that_begins_all_over_is_no_resume_of_the_first(bench):
+    paths = [bench.write(Run().steps(6)), bench.write(Run().steps(2)), bench.write(Run().steps(6))]
+
+    result = diff_runs(paths[0], paths[1:], Policy())
+
+    assert result.outcome is Outcome.PASS
+    assert result.notes == ("part 2 of the target begins at reference step 0 (parameter digest)",)

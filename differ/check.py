@@ -201,7 +201,9 @@ class _Check:
 
     @property
     def _incomplete(self) -> list[str]:
-        return [reason for reason in self._unseen if "is incomplete" in reason]
+        several = len(self._segments[0]) > 1
+        said = "is incomplete", *(["give the whole folder"] if several else [])
+        return [reason for reason in self._unseen if any(word in reason for word in said)]
 
     def _notes(self) -> list[str]:
         notes = [each for each in dict.fromkeys(self._unseen) if each not in self._incomplete]

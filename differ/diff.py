@@ -11,7 +11,7 @@ from traceparity.differ.next_commands import next_commands, record_again
 from traceparity.differ.parts import Parts, in_part
 from traceparity.differ.policy import NOT_MEASURED, Policy
 from traceparity.differ.rank_diff import RankReport
-from traceparity.differ.rank_relation import conflicts_of, relate
+from traceparity.differ.rank_relation import conflicts_of, lacking_ranks, relate
 from traceparity.differ.rank_task import RankTask
 from traceparity.differ.result import (
     MICRO_BATCHES,
@@ -93,6 +93,9 @@ def diff_runs(
         run = _opened(reference, stack)
         segments = [_opened(target, stack) for target in targets]
         findings = _Findings()
+        _look_for_all_ranks(findings, "reference", reference, run, policy)
+        for target, segment in zip(targets, segments, strict=True):
+            _look_for_all_ranks(findings, "target", target, segment, policy)
         offsets = []
         for number, segment in enumerate(segments):
             declared = _declared(policy, number, prefix=prefix)
@@ -120,6 +123,19 @@ def _opened(path: Location, stack: contextlib.ExitStack) -> Run:
     for trace in run.values():
         stack.enter_context(trace)
     return run
+
+
+def _look_for_all_ranks(
+    findings: _Findings, name: str, path: Location, run: Run, policy: Policy
+) -> None:
+    """Where a folder lacks ranks nothing is known of them; a single file was chosen by the user."""
+    lacking = lacking_ranks(name, run)
+    if not lacking or policy.align.ranks == "sharded":
+        return
+    if [trace.path for trace in run.values()] == [path]:
+        findings.notes.append(lacking)
+    else:
+        findings.abstain.append(f"{lacking}; complete the folder, or name the file of one rank")
 
 
 def error_result(

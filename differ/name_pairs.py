@@ -19,9 +19,11 @@ class Listing:
 
     Attributes:
         digests: Digest by name.
+        outputs: Digest of the first output of each module that the first step calls.
     """
 
     digests: dict[str, bytes]
+    outputs: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -55,17 +57,20 @@ def listing_of(trace: "Trace", side: str) -> Listing:
         raise AlignmentError(f"the {side} does not list the parameters that it starts with")
     called: dict[str, int] = {}
     digests: dict[str, bytes] = {}
+    outputs: dict[str, bytes] = {}
     for row, number in enumerate(columns.site.tolist()):
         site = trace.sites[number].site
         if site.phase == Phase.FORWARD and not columns.flags[row] & Flag.STATEFUL:
             called.setdefault(site.component, row)
+            if site.field == "output[0]":
+                outputs.setdefault(site.component, columns.digest[row].tobytes())
         elif site.phase == Phase.STATE and site.field == "value":
             tensor = columns.kind[row] == Kind.TENSOR
             if tensor and not scheduler_of(site.component) and not is_scaler(site.component):
                 digests.setdefault(site.component, columns.digest[row].tobytes())
     last = len(columns)
     ordered = sorted(digests, key=lambda name: called.get(owner(name), last))
-    return Listing({name: digests[name] for name in ordered})
+    return Listing({name: digests[name] for name in ordered}, outputs)
 
 
 def pair_names(reference: Listing, target: Listing) -> NamePairs:

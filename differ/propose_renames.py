@@ -3,8 +3,9 @@
 import shlex
 from collections.abc import Sequence
 
-from traceparity.differ.name_pairs import NamePairs, listing_of, pair_names
+from traceparity.differ.name_pairs import Listing, NamePairs, listing_of, pair_names
 from traceparity.differ.policy_text import quoted
+from traceparity.differ.rename import Renames
 from traceparity.differ.rename_table import rename_table
 from traceparity.tracefmt.location import Location
 
@@ -31,10 +32,10 @@ def propose_renames(reference: Location, target: Location) -> str:
             for trace in run.values():
                 trace.close()
     found = pair_names(left, right)
-    table = rename_table(found.pairs)
+    table = rename_table(found.pairs, (left.outputs, right.outputs))
     command = shlex.join(["tp-diff", "--propose-renames", str(reference), str(target)])
     lines = [f"# Proposed by {command}", "# Read it over, and put it into a policy file."]
-    lines += _facts(found)
+    lines += [*_facts(found), *_one_sided(left, right, table)]
     if table:
         lines += ["", "[align.rename]", *(f"{quoted(old)} = {quoted(new)}" for old, new in table)]
     else:
@@ -55,6 +56,20 @@ def _facts(found: NamePairs) -> list[str]:
         if names:
             lines.append(f"# Without a counterpart in the {side}: {_listed(names)}")
     return lines
+
+
+def _one_sided(left: Listing, right: Listing, table: Sequence[tuple[str, str]]) -> list[str]:
+    """Modules that the table gives no counterpart, and what that needs."""
+    renamed = {Renames(table).path(name) for name in left.outputs}
+    lines = [
+        f"# Modules of the {side} alone: {_listed(sorted(names))}"
+        for side, names in (
+            ("reference", renamed - right.outputs.keys()),
+            ("target", right.outputs.keys() - renamed),
+        )
+        if names
+    ]
+    return [*lines, '# unmatched = "allow" under [align] accepts them.'] if lines else []
 
 
 def _listed(names: Sequence[str]) -> str:

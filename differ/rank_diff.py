@@ -6,6 +6,11 @@ from dataclasses import dataclass, field, replace
 from traceparity.differ.accumulation import Accumulation
 from traceparity.differ.ending import ending
 from traceparity.differ.errors import AlignmentError
+from traceparity.differ.evaluations import (
+    difference_note,
+    has_evaluations,
+    judging_evaluations,
+)
 from traceparity.differ.evidence import evidence_for
 from traceparity.differ.growth import growth_point
 from traceparity.differ.lone_stillness import LoneStillness
@@ -136,6 +141,7 @@ class RankDiff:
             self._judge_ends(alignment)
             self._judge_stillness(alignment)
             report.notes += self._stillness.notes()
+            self._look_at_evaluations(alignment)
         if self._accumulation:
             report.notes += self._accumulation.notes()
         if self._unmatched:
@@ -159,6 +165,17 @@ class RankDiff:
                 step_report.add_before_batches(replace(found, target_step=target_number))
             equal_before = equal_before and step_report.identical
             yield step_report
+
+    def _look_at_evaluations(self, alignment: StepAlignment) -> None:
+        """Say where evaluations differ, if all that decides is satisfied."""
+        traces = self._reference.trace, self._target.trace
+        if self._report.divergences or self._policy.align.evaluation == "compare":
+            return
+        if any(has_evaluations(trace) for trace in traces):
+            self._policy = judging_evaluations(self._policy)
+            self._take_sides(*traces)
+            if note := difference_note(self._judge, alignment.pairs):
+                self._report.notes.append(note)
 
     def _skip(self, entry: StepEntry) -> None:
         """Count a step that the index shows to be equal."""
@@ -219,6 +236,9 @@ class RankDiff:
     def _judge_ends(self, alignment: StepAlignment) -> None:
         """What it means that one trace has steps that the other has not, or was cut off."""
         sides = ("reference", self._reference), ("target", self._target)
+        self._report.notes += [
+            each.detail for side in sides for each in ending(side[0], side[1].trace)
+        ]
         one_sided = {"reference": alignment.reference_only, "target": alignment.target_only}
         for (name, side), (other_name, other) in (sides, sides[::-1]):
             steps = one_sided[name]

@@ -44,8 +44,8 @@ def relate(reference: Run, target: Run, policy: Policy) -> Relation:
             reason
             for reason in (
                 _needless(policy),
-                _lacking_ranks("reference", reference),
-                _lacking_ranks("target", target),
+                _not_put_together("reference", reference),
+                _not_put_together("target", target),
             )
             if reason
         )
@@ -87,14 +87,17 @@ def _needless(policy: Policy) -> str:
     return f'{needless}: align.kind = "start" compares such runs update by update'
 
 
-def _lacking_ranks(name: str, run: Run) -> str:
+def lacking_ranks(name: str, run: Run) -> str:
+    """Of which ranks of a run there are no traces; empty where all are there."""
     world = max(trace.header.world_size for trace in run.values())
     if len(run) >= world:
         return ""
-    return (
-        f"the {name} has the traces of {len(run)} of {world} ranks; "
-        "sharded tensors are put together from those of all"
-    )
+    return f"the {name} has the traces of {len(run)} of {world} ranks"
+
+
+def _not_put_together(name: str, run: Run) -> str:
+    lacking = lacking_ranks(name, run)
+    return lacking and f"{lacking}; sharded tensors are put together from those of all"
 
 
 def _gathered(reference: Run, target: Run) -> tuple[Pair, ...]:

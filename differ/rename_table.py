@@ -10,10 +10,17 @@ _HOLES = "ijklmn"
 Entry = tuple[str, str]
 
 
-def rename_table(pairs: Mapping[str, str]) -> list[Entry]:
-    """Entries that turn the reference's name of every parameter into the target's."""
+def rename_table(
+    pairs: Mapping[str, str], outputs: tuple[Mapping[str, bytes], Mapping[str, bytes]] = ({}, {})
+) -> list[Entry]:
+    """Entries that turn the reference's name of every parameter into the target's.
+
+    Args:
+        pairs: Names of parameters and buffers in the reference and in the target.
+        outputs: Digest of what each module gave, in the reference and in the target.
+    """
     wanted = _modules(pairs)
-    wanted |= _containers(wanted)
+    wanted |= _containers(wanted, outputs)
     entries = sorted(_general(wanted), key=_specific)
     table: list[Entry] = []
     for old, new, instances in entries:
@@ -44,7 +51,9 @@ def _winner(votes: Counter[str]) -> str:
     return "" if len(ranked) > 1 and ranked[0][1] == ranked[1][1] else ranked[0][0]
 
 
-def _containers(modules: Mapping[str, str]) -> dict[str, str]:
+def _containers(
+    modules: Mapping[str, str], outputs: tuple[Mapping[str, bytes], Mapping[str, bytes]]
+) -> dict[str, str]:
     """The same for modules without parameters of their own, from what they contain."""
     known = dict(modules)
     found: dict[str, str] = {}
@@ -56,8 +65,24 @@ def _containers(modules: Mapping[str, str]) -> dict[str, str]:
                 votes[owner(old)][owner(new)] += 1
         for old, counted in votes.items():
             if new := _winner(counted):
-                known[old] = found[old] = new
+                known[old] = found[old] = _of_one_output(old, new, outputs)
     return found
+
+
+def _of_one_output(
+    old: str, new: str, outputs: tuple[Mapping[str, bytes], Mapping[str, bytes]]
+) -> str:
+    """The module itself or the one around it that gave what the reference's did.
+
+    A module that was put between a module and its parts holds the same parameters, and gives
+    something else.
+    """
+    wanted, around = outputs[0].get(old), new
+    while wanted is not None and around:
+        if outputs[1].get(around) == wanted:
+            return around
+        around = owner(around)
+    return new
 
 
 def _general(wanted: Mapping[str, str]) -> list[tuple[str, str, list[str]]]:

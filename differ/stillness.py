@@ -27,6 +27,8 @@ class Stillness:
 
     def notes(self) -> Iterable[str]:
         """A sentence for each thing that never changed, where there was time to."""
+        if not self._steps:
+            yield "no update was compared: nothing was trained where the runs agree"
         if self._steps < 2:
             return
         for what, digests in self._seen.items():

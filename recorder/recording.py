@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from traceparity.recorder.guard import Guard, inside_backward
@@ -18,7 +17,6 @@ from traceparity.tracefmt.writer import Writer
 
 UNWANTED = -1
 """Id of a site that the settings leave out."""
-_PLAIN = (bool, int, float, complex, str, np.number, np.bool_)
 _BY_STEP = frozenset({Phase.STATE, Phase.GRADIENT, Phase.OPTIMIZER, Phase.SCHEDULER})
 
 
@@ -153,10 +151,8 @@ def plain_value(value: Any) -> Any:
         return value
     if isinstance(value, int):
         return int(value) if -(1 << 63) <= value < 1 << 64 else str(int(value))
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float):
         return float(value)
-    if isinstance(value, complex | np.complexfloating):
-        return {"real": float(value.real), "imag": float(value.imag)}
     if isinstance(value, list | tuple):
         return [plain_value(item) for item in value]
     if isinstance(value, dict):
@@ -175,4 +171,4 @@ def one_number(value: Any) -> Any:
 
 def is_plain(value: Any) -> bool:
     """Whether a value is a plain scalar of the kind that modules take as arguments."""
-    return value is None or isinstance(value, _PLAIN)
+    return value is None or isinstance(value, bool | int | float | str)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from traceparity.differ.ending import ended_by
 from traceparity.recorder.launch import (
     END_STATE,
     LaunchError,
@@ -238,7 +239,11 @@ class _Run:
             return str(error), ()
         processes = []
         for trace in traces.values():
-            trace.close()
+            with trace:
+                fault = ended_by(trace)
+            if fault:
+                # The command may have ended well all the same, as a shell script does.
+                return f"the training ended by an error: {fault}", ()
             if trace.header.session != self._session:
                 return f"{trace.path} is not of this execution", ()
             processes.append(_process(trace.header.process))

@@ -123,6 +123,40 @@ def test_the_action_records_the_main_branch_then_judges_a_pull_request(checkout:
     assert list(report.rglob("*.trace"))
 
 
+@pytest.mark.parametrize(
+    ("cases", "judged"),
+    [
+        ("", {"one", "two", "two words"}),
+        ("one two", {"one", "two"}),
+        ("\n'two words'\none\n", {"one", "two words"}),
+        ("--list", None),
+        ("'one", None),
+    ],
+)
+def test_the_action_judges_the_cases_that_it_is_given(
+    cases: str, judged: set[str] | None, checkout: Runner
+) -> None:
+    script = ROOT / "tests" / "verify" / "fake_training.py"
+    texts = [
+        f'[[case]]\nname = "{name}"\nkind = "check"\ncommand = ["{script}"]\n'
+        for name in ("one", "two", "two words")
+    ]
+    (checkout.folder / "parity.toml").write_text("\n".join(texts))
+
+    status, printed = checkout.action(file="parity.toml", install="no", cases=cases)
+
+    assert bool(status) == (judged is None), printed
+    report = checkout.folder / "traceparity-report"
+    assert (set(outcomes(report)) if judged else None) == judged
+
+
+def test_a_word_that_is_neither_true_nor_false_ends_the_action(checkout: Runner) -> None:
+    status, printed = checkout.action(file="parity.toml", install="no", update="True")
+
+    assert status == 2
+    assert "true or false, not True" in printed
+
+
 def test_a_case_file_that_cannot_be_used_ends_the_action_with_an_error(checkout: Runner) -> None:
     (checkout.folder / "parity.toml").write_text("[[case]]\nkind = 'repeated'\n")
 

@@ -125,6 +125,25 @@ def test_evaluation_activity_decides_where_the_policy_says_so(bench):
     assert place(result) == (2, "forward:head:output[0]", "extra")
 
 
+@pytest.mark.parametrize("rows", [["draws", "output[0]"], ["output[0]", "draws"]])
+@pytest.mark.parametrize("changed", [2.0, 1.0])
+def test_evaluations_that_differ_are_said_of_runs_that_pass(bench, rows, changed):
+    def evaluated(output: float) -> list[Step]:
+        steps = Run().steps(4)
+        for row in rows:
+            value = output if row == "output[0]" else 0
+            flags = Flag.CONTEXT | Flag.EVALUATION
+            steps[2].add(Phase.FORWARD, "average", row, value, flags=flags)
+        return steps
+
+    result = bench.diff(evaluated(1.0), evaluated(changed))
+
+    assert result.outcome is Outcome.PASS
+    said = [note for note in result.notes if note.startswith("evaluation activity")]
+    assert len(said) == (changed != 1.0)
+    assert all("from step 2 on, first forward:average:output[0]" in note for note in said)
+
+
 def test_the_order_of_independent_sites_is_no_difference(bench):
     def change(steps: list[Step]) -> None:
         rows = steps[2].rows

@@ -94,6 +94,25 @@ def test_the_table_is_as_short_as_it_can_be(pairs, table):
     assert rename_table(pairs) == table
 
 
+def test_a_module_put_between_a_module_and_its_parts_is_not_its_counterpart():
+    """Only what a module gives tells it from one inside of it: both hold the same parameters."""
+    pairs = {
+        f"layers.{i}.{old}.w": f"blocks.{i}.mlp.{new}.w"
+        for i in range(2)
+        for old, new in (("up", 0), ("down", 2))
+    }
+    outputs = (
+        {f"layers.{i}": bytes([i]) for i in range(2)},
+        {f"blocks.{i}": bytes([i]) for i in range(2)} | {"blocks.0.mlp": b"x", "blocks": b"\1"},
+    )
+
+    table = rename_table(pairs, outputs)
+
+    assert table[0] == ("layers", "blocks")
+    assert Renames(table).path("layers.1") == "blocks.1"
+    assert all(Renames(table).path(old) == new for old, new in pairs.items())
+
+
 NAME = st.lists(st.sampled_from(["a", "b", "c", "0", "1", "2"]), min_size=2, max_size=4).map(
     ".".join
 )

@@ -78,6 +78,11 @@ def test_refactor_passes_under_declared_renames_and_shows_a_real_change(commands
     assert first(commands.diff(*policy, before, gelu)) == place
     assert commands.diff(before, after)["outcome"] == "FAIL"
 
+    proposed = commands.folder / "proposed.toml"
+    proposed.write_text(commands.run("tp-diff", "--propose-renames", before, after).stdout)
+    result = commands.diff("--policy", proposed, "--unmatched", "allow", before, after)
+    assert result["outcome"] == "PASS", result["first_divergence"]
+
 
 @pytest.mark.parametrize(
     ("name", "place"),

@@ -21,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "differ"))
 
 from synthetic import Run, write_trace
 
+from traceparity.tracefmt.records import Flag, Phase
+
 OPTIMIZER = "optimizer:head.weight:value"
 
 
@@ -34,6 +36,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--noise", type=float, default=0.0)
     parser.add_argument("--fault", type=int)
     parser.add_argument("--nonfinite", action="store_true")
+    parser.add_argument("--error")
     parser.add_argument("--no-trace", action="store_true")
     parser.add_argument("--session")
     parser.add_argument("--versions", type=json.loads, default={})
@@ -51,6 +54,8 @@ def steps_of(options: argparse.Namespace) -> list[Any]:
         start = json.loads(options.resume.read_text())["step"]
         start = 0 if options.from_scratch else start
     steps = Run().steps(options.steps, start)
+    if options.error:
+        steps[-1].add(Phase.STATE, "program", "ended_by", options.error, flags=Flag.CONTEXT)
     if options.forget:
         for row in [row for row in steps[0].rows if row.field.startswith("exp_avg")]:
             steps[0].remove(row.site)

@@ -51,6 +51,7 @@ def test_a_command_that_trains_nothing_has_no_trace_to_judge(tmp_path):
     [
         ([*TRAIN, "--status", "7"], "it ended with exit status 7"),
         ([*TRAIN, "--session", "another"], "is not of this execution"),
+        ([*TRAIN, "--error", "ValueError: x"], "the training ended by an error: ValueError: x"),
         (["missing.py"], "missing.py: no such script"),
         (["no-such-command-anywhere"], "no such command"),
         ([], "the command is empty"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceparity.differ.candidates import Candidate
+from traceparity.differ.likeness import Likeness
 from traceparity.differ.result import Evidence
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
@@ -29,7 +30,8 @@ class _Exchange:
     name: str
     phase: Phase
     given: bool
-    digest: bytes
+    site: int
+    row: int
 
     def __str__(self) -> str:
         return f"{self.name} in {self.phase.label}"
@@ -47,11 +49,14 @@ def collectives(pair: StepPair, candidate: Candidate) -> Iterator[Evidence]:
         )
         yield Evidence("collectives", False, detail)
         return
+    found = Likeness()
     for left, right in zip(ours, theirs, strict=True):
-        if left.digest != right.digest:
+        values = pair.reference.observation(left.row), pair.target.observation(right.row)
+        found.take(pair, left.site, str(left), *values)
+        if found.apart:
             yield Evidence("collectives", False, _detail(left))
             return
-    yield Evidence("collectives", True, f"values of collectives equal ({len(ours)} compared)")
+    yield from found.evidence("collectives", "values of collectives")
 
 
 def _detail(first: _Exchange) -> str:
@@ -70,8 +75,7 @@ def _exchanges(pair: StepPair, view: StepView, candidate: Candidate) -> list[_Ex
     for row in np.flatnonzero(chosen & (view.block <= candidate.block.number)).tolist():
         site = pair.sites.sites[view.site[row]]
         given = site.field.startswith("input")
-        digest = view.columns.digest[row].tobytes()
-        found.append(_Exchange(site.component, site.phase, given, digest))
+        found.append(_Exchange(site.component, site.phase, given, int(view.site[row]), row))
     return found
 
 

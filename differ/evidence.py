@@ -13,7 +13,7 @@ from traceparity.differ.gradient_evidence import (
     own_gradient,
 )
 from traceparity.differ.loss_evidence import micro_batch_losses, rounding
-from traceparity.differ.moment import agreement, told_now
+from traceparity.differ.moment import likeness, told_now
 from traceparity.differ.names import (
     is_group,
     operator_of,
@@ -28,8 +28,6 @@ from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
 from traceparity.differ.update_evidence import clipped_while_scaled, schedule_steps, zeroing
 from traceparity.tracefmt.records import Phase
-
-_SHOWN = 3
 
 
 def evidence_for(
@@ -125,14 +123,7 @@ def _state(pair: StepPair, candidate: Candidate, divergence: Divergence) -> Iter
 def _agreement(
     pair: StepPair, candidate: Candidate, things: list[int], what: str, noun: str
 ) -> Iterator[Evidence]:
-    found = agreement(pair, candidate, things)
-    if found.different:
-        names = [".".join(filter(None, pair.sites.things[thing])) for thing in found.different]
-        names = [name.removesuffix(".value") for name in names]
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        yield Evidence(what, False, f"{noun} differ: {', '.join(names[:_SHOWN])}{more}")
-    elif found.equal:
-        yield Evidence(what, True, f"{noun} equal ({len(found.equal)} compared)")
+    yield from likeness(pair, candidate, things).evidence(what, noun)
 
 
 def _parameters_and_buffers(

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceparity.differ.candidates import Candidate
-from traceparity.differ.moment import agreement
+from traceparity.differ.likeness import Likeness
+from traceparity.differ.moment import likeness
 from traceparity.differ.names import operator_of
 from traceparity.differ.result import Evidence
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
 from traceparity.tracefmt.records import Phase
-
-_SHOWN = 3
 
 
 def inputs(pair: StepPair, candidate: Candidate, component: str, field: str) -> Iterator[Evidence]:
@@ -23,33 +22,36 @@ def inputs(pair: StepPair, candidate: Candidate, component: str, field: str) -> 
         _inputs_of(view, pair, candidate, component, prefix)
         for view in (pair.reference, pair.target)
     ]
-    if not seen[0] and not seen[1]:
-        return
-    differing = [name for name in seen[0] if seen[0][name] != seen[1].get(name)]
-    differing += [name for name in seen[1] if name not in seen[0]]
-    if differing:
-        yield Evidence("inputs", False, f"inputs differ: {', '.join(differing[:_SHOWN])}")
-    else:
-        yield Evidence("inputs", True, f"inputs equal ({len(seen[0])} compared)")
+    found = Likeness()
+    for name in seen[0] | seen[1]:
+        rows = seen[0].get(name), seen[1].get(name)
+        left, right = (
+            None if row is None else view.observation(row)
+            for view, row in zip((pair.reference, pair.target), rows, strict=True)
+        )
+        site = pair.sites.number(candidate.block.phase, component, name)
+        assert site is not None
+        found.take(pair, site, name, left, right)
+    yield from found.evidence("inputs", "inputs")
 
 
 def _inputs_of(
     view: StepView, pair: StepPair, candidate: Candidate, component: str, prefix: str
-) -> dict[str, bytes]:
-    columns = view.columns
-    mask = (view.block == candidate.block.number) & (columns.call == candidate.call)
+) -> dict[str, int]:
+    """The rows of a call's inputs, by field."""
+    mask = (view.block == candidate.block.number) & (view.columns.call == candidate.call)
     inputs = {}
     for row in np.flatnonzero(mask).tolist():
         name, field = pair.sites.things[int(view.thing[row])]
         if name == component and field.startswith(prefix):
-            inputs[field] = columns.digest[row].tobytes()
+            inputs[field] = row
     return inputs
 
 
 def training_flags(pair: StepPair, candidate: Candidate, component: str) -> Iterator[Evidence]:
     """Whether the module was in train mode on one side only."""
     thing = pair.sites.thing(component, "training")
-    if thing is not None and agreement(pair, candidate, [thing]).different:
+    if thing is not None and likeness(pair, candidate, [thing]).different:
         yield Evidence("flags", False, f"the training flag of {component or 'the model'} differs")
 
 

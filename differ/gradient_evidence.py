@@ -6,6 +6,7 @@ import numpy as np
 
 from traceparity.differ.candidates import Candidate
 from traceparity.differ.compare import compare
+from traceparity.differ.likeness import Likeness
 from traceparity.differ.metrics import widened
 from traceparity.differ.moment import told_now
 from traceparity.differ.observation import Observation
@@ -90,23 +91,33 @@ def own_gradient(pair: StepPair, component: str) -> Iterator[Evidence]:
     norms = pair.reference.columns.stats[rows, 2]
     if norms.size and max(left.norm, right.norm) < _ROUND_OFF * float(np.nanmax(norms)):
         detail += "; beside the others that is round-off, which the optimizer amplifies"
-    yield Evidence("gradient", left.digest == right.digest, detail)
+    found = Likeness()
+    site = pair.sites.number(Phase.GRADIENT, component, "grad")
+    assert site is not None
+    found.take(pair, site, component, left, right)
+    yield Evidence("gradient", not (found.apart or found.unknown), detail)
 
 
 def all_gradients(pair: StepPair) -> Iterator[Evidence]:
     """Whether all gradients that the optimizers received were equal."""
-    grads = [_gradients(pair, view) for view in (pair.reference, pair.target)]
-    if grads[0] and grads[1]:
-        equal = grads[0] == grads[1]
-        word = "equal" if equal else "not bit-equal"
-        detail = f"gradients {word} ({len(grads[0])} compared)"
-        yield Evidence("gradients", equal, detail)
+    rows = [_gradients(pair, view) for view in (pair.reference, pair.target)]
+    if not all(rows):
+        return
+    found = Likeness()
+    for site in rows[0] | rows[1]:
+        left, right = (
+            view.observation(places[site]) if site in places else None
+            for view, places in zip((pair.reference, pair.target), rows, strict=True)
+        )
+        found.take(pair, site, pair.sites.sites[site].component, left, right)
+    yield from found.evidence("gradients", "gradients")
 
 
-def _gradients(pair: StepPair, view: StepView) -> dict[int, bytes]:
+def _gradients(pair: StepPair, view: StepView) -> dict[int, int]:
+    """The last row of each gradient that an optimizer received, by site."""
     rows = np.flatnonzero((view.phase == Phase.GRADIENT) & ~view.context).tolist()
     return {
-        int(view.site[row]): view.columns.digest[row].tobytes()
+        int(view.site[row]): row
         for row in rows
         if pair.sites.sites[int(view.site[row])].field == "grad"
     }

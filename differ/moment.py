@@ -1,60 +1,51 @@
 """Which things were equal at the moment just before a divergence."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
-from traceparity.differ.candidates import Candidate
+from traceparity.differ.candidates import Candidate, Place
+from traceparity.differ.likeness import Likeness
 from traceparity.differ.observation import Observation
 from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import StepView
 from traceparity.tracefmt.records import Phase
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How the things that were asked for compare.
-
-    Attributes:
-        equal: Things with equal values on both sides.
-        different: Things whose values differ.
-    """
-
-    equal: tuple[int, ...]
-    different: tuple[int, ...]
-
-    @property
-    def known(self) -> bool:
-        """Whether anything was there to compare."""
-        return bool(self.equal or self.different)
-
-
-def agreement(pair: StepPair, candidate: Candidate, things: Collection[int]) -> Agreement:
+def likeness(pair: StepPair, candidate: Candidate, things: Collection[int]) -> Likeness:
     """Compare the values that things have when the divergence comes."""
-    asked, equal, different = list(things), [], []
+    asked, found = list(things), Likeness()
     if pair.equal_before:
         # What neither side tells of in this step is as it was, and all steps before were equal.
         told = [view.thing[view.stateful] for view in (pair.reference, pair.target)]
         news = set(np.concatenate(told).tolist())
-        equal = [thing for thing in asked if thing not in news and _on_both_sides(pair, thing)]
+        old = [thing for thing in asked if thing not in news and _on_both_sides(pair, thing)]
+        found.same += [_name(pair, thing) for thing in old]
         asked = [thing for thing in asked if thing in news]
-    reference = _values(pair.reference_side, pair.reference, candidate, asked)
-    target = _values(pair.target_side, pair.target, candidate, asked)
+    reference = _places(pair.reference_side, pair.reference, candidate, asked)
+    target = _places(pair.target_side, pair.target, candidate, asked)
     for thing in asked:
-        left, right = reference.get(thing), target.get(thing)
-        if left is None and right is None:
-            continue
-        if left is None or right is None or left.digest != right.digest:
-            different.append(thing)
+        if place := target.get(thing):
+            site = pair.target_side.steps[place[0]].site[place[1]]
+        elif place := reference.get(thing):
+            site = pair.reference_side.steps[place[0]].site[place[1]]
         else:
-            equal.append(thing)
-    return Agreement(tuple(equal), tuple(different))
+            continue
+        left, right = (
+            side.carry.observation(places[thing]) if thing in places else None
+            for side, places in ((pair.reference_side, reference), (pair.target_side, target))
+        )
+        found.take(pair, int(site), _name(pair, thing), left, right)
+    return found
 
 
-def _values(
+def _name(pair: StepPair, thing: int) -> str:
+    return ".".join(filter(None, pair.sites.things[thing])).removesuffix(".value")
+
+
+def _places(
     side: Side, view: StepView, candidate: Candidate, things: Collection[int]
-) -> dict[int, Observation]:
+) -> dict[int, Place]:
     block = candidate.block
     mask = view.block <= block.number if block.phase == Phase.STATE else view.block < block.number
     mask = mask & view.stateful & np.isin(view.thing, list(things))
@@ -62,7 +53,7 @@ def _values(
     rest = [thing for thing in things if thing not in places]
     if rest and not view.is_whole:
         places |= side.carry.find(rest, view.number).places
-    return {thing: side.carry.observation(place) for thing, place in places.items()}
+    return places
 
 
 def _on_both_sides(pair: StepPair, thing: int) -> bool:

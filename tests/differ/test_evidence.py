@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import STATE, Run, Seen, Step
+from synthetic import STATE, Run, Seen, Step, perturbed
 
-from traceparity.differ.policy import Align, Policy
+from traceparity.differ.policy import Align, Policy, Rule
 from traceparity.differ.result import DiffResult, Evidence
 from traceparity.tracefmt.records import Flag, Phase
 
@@ -141,3 +141,49 @@ def test_parameters_that_differ_are_named(bench, step):
     found = evidence(bench.changed(change, policy), "parameters")
 
     assert (found.equal, found.detail) == (False, "parameters differ: head.weight")
+
+
+@pytest.mark.parametrize(
+    ("site", "value", "whats"),
+    [
+        ("forward:body.1:output[0]", ZEROS, ["inputs", "parameters"]),
+        ("optimizer:embed.weight:value", ZEROS, ["gradients"]),
+        ("scheduler:scheduler.last_epoch:value", 9, ["gradients"]),
+    ],
+)
+def test_what_differs_within_the_tolerance_is_not_called_different(bench, site, value, whats):
+    target = perturbed(Run().steps(4), 1e-6)
+    target[2].change(site, value)
+    policy = Policy(rules=(Rule("*", rel_l2=1e-3),))
+
+    result = bench.diff(Run().steps(4), target, policy)
+
+    assert result.first.step == 2
+    for what in whats:
+        found = evidence(result, what)
+        assert found.equal
+        assert "equal within the tolerance" in found.detail
+    names = ("inputs", "parameters", "optimizer_state", "gradients", "gradient")
+    assert not [each for each in result.first.evidence if each.what in names and not each.equal]
+
+
+def test_what_a_tolerance_cannot_tell_for_want_of_values_is_neither(bench):
+    target = perturbed(Run().steps(2), 1e-6)
+    target[1].change("forward:body.1:output[0]", ZEROS)
+    policy = Policy(rules=(Rule("*", rtol=1e-3),))
+
+    found = evidence(bench.diff(Run().steps(2), target, policy), "parameters")
+
+    assert found.equal is None
+    assert "does not tell whether within the tolerance: body.1.weight" in found.detail
+
+
+def test_what_the_policy_ignores_still_explains(bench):
+    target = Run().steps(2)
+    target[0].change("state:body.1.weight:value", ZEROS)
+    target[0].change("forward:body.1:output[0]", ZEROS)
+    policy = Policy(rules=(Rule("state:*", ignore=True),))
+
+    found = evidence(bench.diff(Run().steps(2), target, policy), "parameters")
+
+    assert (found.equal, found.detail) == (False, "parameters differ: body.1.weight")

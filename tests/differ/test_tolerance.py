@@ -4,20 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import Run, Step
+from synthetic import Run, Step, perturbed
 
 from traceparity.differ.policy import Policy, Rule
 from traceparity.differ.result import Outcome
 from traceparity.tracefmt.records import Phase
-
-
-def perturbed(steps: list[Step], relative: float) -> list[Step]:
-    for step in steps:
-        for at, row in enumerate(step.rows):
-            if isinstance(row.value, np.ndarray) and row.value.dtype == np.float32:
-                value = np.asarray(row.value * np.float32(1 + relative))
-                step.rows[at] = replace(row, value=value)
-    return steps
 
 
 @pytest.mark.parametrize("capture", ["sketch", "values"])

@@ -24,6 +24,7 @@ class Golden:
         self._stem = stem
         self._update = update
         self._tell = tell
+        self._written: set[Path] = set()
 
     def __call__(
         self,
@@ -34,6 +35,8 @@ class Golden:
         elsewhere: "Policy | AnyPath | None" = None,
     ) -> None:
         """Assert that a trace agrees with the golden one; with ``--tp-update``, replace that.
+
+        What a test has written is not written again: a second trace must agree with it.
 
         Args:
             trace: What the test has recorded; ``capture="digest"`` keeps it small.
@@ -49,8 +52,11 @@ class Golden:
         """
         __tracebackhide__ = True
         golden = self._stem.with_name(f"{self._stem.name}{name and f'.{name}'}.trace")
-        if self._update:
+        if not Path(trace).exists():
+            raise AssertionError(f"nothing was recorded: there is no trace {trace}")
+        if self._update and golden not in self._written:
             self._rewrite(golden, Path(trace))
+            self._written.add(golden)
         elif not golden.exists():
             raise AssertionError(
                 f"there is no golden trace {golden};"

@@ -54,7 +54,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     report = outcome.get_result()
     if report.failed:
         item.stash[_FAILED] = True
-        if _KEPT in item.stash and report.when == "call":
+        if _KEPT in item.stash and report.when != "teardown":
             report.sections.append(("traceparity", f"traces are kept in {item.stash[_KEPT]}"))
 
 
@@ -67,11 +67,14 @@ def tp_folder(
     folder = tmp_path_factory.mktemp("tp", numbered=True)
     kept = node.stash[_KEPT] = config.rootpath / config.getini("tp_artifacts") / _slug(node.nodeid)
     yield folder
-    if (node.stash.get(_FAILED, False) or config.getoption("tp_keep")) and any(folder.iterdir()):
+    failed = node.stash.get(_FAILED, False)
+    if (failed or config.getoption("tp_keep")) and any(folder.iterdir()):
         # Those of an earlier run would be taken for those of this one.
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(folder, kept)
-    shutil.rmtree(folder, ignore_errors=True)
+    if not failed:
+        # The commands that a failure proposes name the traces where they were.
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -105,7 +108,7 @@ def tp_golden(request: pytest.FixtureRequest) -> "Golden":
     node: Any = request.node
     folder = node.path.parent / "golden" / node.path.stem
     return Golden(
-        folder / _slug(node.name),
+        folder / _slug(node.nodeid.partition("::")[2] or node.name),
         update=request.config.getoption("tp_update"),
         # Properties travel with the report, from the workers of pytest-xdist too.
         tell=lambda text: node.user_properties.append((_REWRITTEN, text)),

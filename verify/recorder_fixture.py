@@ -33,7 +33,7 @@ class Recorder:
                 ``exclude``.
 
         Raises:
-            TraceparityError: torch is missing, a setting is wrong, or the test has such a trace.
+            TraceparityError: torch is missing, a setting or the name is wrong, or the trace exists.
         """
         _need_torch()
         from traceparity.recorder.session import record
@@ -46,7 +46,7 @@ class Recorder:
         self,
         *command: str | os.PathLike[str],
         name: str = "run",
-        cwd: Path | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         **settings: Any,
@@ -64,7 +64,7 @@ class Recorder:
         Raises:
             AssertionError: It failed, took too long or trained nothing; the message has the end of
                 what it wrote.
-            TraceparityError: torch is missing, a setting is wrong, or the test has such a trace.
+            TraceparityError: torch is missing, a setting or the name is wrong, or the trace exists.
         """
         __tracebackhide__ = True
         _need_torch()
@@ -74,7 +74,7 @@ class Recorder:
         done = run_recorded(
             [os.fspath(word) for word in command],
             out=self._path(name),
-            cwd=cwd,
+            cwd=None if cwd is None else Path(cwd),
             env=env,
             timeout=timeout,
             settings=settings_from(settings, "run()"),
@@ -84,6 +84,8 @@ class Recorder:
         return done.trace
 
     def _path(self, name: str) -> Path:
+        if Path(name).name != name:
+            raise TraceparityError(f"{name!r} is no name of a trace: it would be a path")
         return self._folder / f"{name}.trace"
 
 

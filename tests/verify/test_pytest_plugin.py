@@ -201,6 +201,34 @@ MADE_UP = """
 """
 
 
+def test_no_golden_trace_is_that_of_two_tests_or_of_two_trainings(tests):
+    for name, run in (("one", Run()), ("other", Run(width=5))):
+        write_trace(tests.path / f"{name}.trace", run.steps(2))
+    text = """
+        class TestA:
+            def test_numbers(self, tp_golden):
+                tp_golden("one.trace")
+
+        class TestB:
+            def test_numbers(self, tp_golden):
+                tp_golden("other.trace")
+
+        def test_twice(tp_golden):
+            tp_golden("one.trace")
+            tp_golden("one.trace")
+            tp_golden("other.trace")
+
+        def test_nothing(tp_golden):
+            tp_golden("missing.trace")
+    """
+
+    written = tests("--tp-update", text=text)
+
+    written.assert_outcomes(passed=2, failed=2)
+    assert "nothing was recorded: there is no trace missing.trace" in written.stdout.str()
+    tests("-k", "TestA or TestB").assert_outcomes(passed=2)
+
+
 def test_the_plugin_works_with_tests_spread_over_processes(tests):
     """What the workers tell reaches the one that prints, and none is in another's way."""
     write_trace(tests.path / "run.trace", Run().steps(2), versions={"torch": "2.13"})

@@ -22,7 +22,10 @@ class LeftOut(enum.Enum):
     SCALE = "with losses that do not add up, gradients on their way have another scale"
     SCALER = "the gradient scalers have other scales"
     LOSS = 'declared with loss = "skip"'
-    WEIGHTS = "the trace does not tell what a micro-batch weighs"
+    WEIGHTS = (
+        "the trace does not tell what a micro-batch weighs; of a field of several dimensions only "
+        "--capture values does"
+    )
 
 
 class Tally:

@@ -1,7 +1,7 @@
 """The command line's options as a policy: shorthand for a policy file, and stronger than it."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def with_options(
     if ranks:
         changed = replace(changed, ranks=ranks)
     if rename:
-        changed = replace(changed, rename=(*changed.rename, *map(_rename, rename)))
+        changed = replace(changed, rename=_renames(changed.rename, rename))
     if phases is not None:
         changed = replace(changed, phases=_phases(phases))
     if unmatched:
@@ -133,6 +133,17 @@ def _with_accumulation(
             f"--microbatches must be REFERENCE:TARGET, as 1:4, and not {microbatches!r}"
         )
     return replace(align, microbatches=(counts[0], counts[1]))
+
+
+def _renames(
+    declared: Iterable[tuple[str, str]], given: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """The names of a policy file, and those of options, which are stronger."""
+    names: dict[str, str] = {}
+    for old, new in map(_rename, given):
+        if names.setdefault(old, new) != new:
+            raise PolicyError(f"--rename: {old} is to be both {names[old]} and {new}")
+    return tuple((dict(declared) | names).items())
 
 
 def _rename(text: str) -> tuple[str, str]:

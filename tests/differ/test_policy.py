@@ -174,6 +174,7 @@ def test_options_are_shorthand_for_a_file_and_stronger_than_it(tmp_path):
         {"step_offset": "3", "align": "start"},
         {"rename": ["a"]},
         {"rename": ["a.{i}=b"]},
+        {"rename": ["a=b", "a=c"]},
         {"phases": "grad"},
         {"phases": ","},
     ],
@@ -181,6 +182,13 @@ def test_options_are_shorthand_for_a_file_and_stronger_than_it(tmp_path):
 def test_impossible_options_are_policy_errors(options):
     with pytest.raises(PolicyError):
         with_options(None, **options)
+
+
+def test_an_option_names_what_a_file_named_otherwise(tmp_path):
+    file = tmp_path / "policy.toml"
+    file.write_text('[align.rename]\n"a" = "b"\n"c" = "d"\n')
+
+    assert dict(with_options(file, rename=["a=e"]).align.rename) == {"a": "e", "c": "d"}
 
 
 def test_the_effective_policy_is_written_as_a_file_says_it(read):

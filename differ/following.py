@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceparity.differ.accumulation import Accumulation
 from traceparity.differ.errors import AlignmentError
+from traceparity.differ.holders import numbered_alike, successors, with_renames
 from traceparity.differ.one_sided_step import one_sided_step
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import Divergence
@@ -110,8 +111,15 @@ class FollowingDiff:
 
     @cached_property
     def _judge(self) -> StepJudge:
+        judge = self._judge_by(self._policy)
+        sides = judge.reference, judge.target
+        if self._policy.align.kind != "resume" or numbered_alike(*sides):
+            return judge
+        pairs = successors(*sides, step_offset(*sides, self._policy).step)
+        return self._judge_by(with_renames(self._policy, pairs)) if pairs else judge
+
+    def _judge_by(self, policy: Policy) -> StepJudge:
         reference, target = self._traces
-        policy = self._policy
         sites = JointSites(reference.sites, target.sites, policy, reference.noise)
         if policy.align.kind == "accumulation":
             offset = policy.align.step_offset or 0

@@ -3,6 +3,7 @@
 import re
 
 _GROUP = re.compile(r"optimizer\[\d+\] group\[\d+\]")
+_OPTIMIZER = re.compile(r"(optimizer\[\d+\])(?: group\[\d+\])?")
 _OPTIMIZER_STATE = re.compile(r"[^\[]+\[(.+)\]")
 _SCHEDULER = re.compile(r"(scheduler(?:\[\d+\])?)(?:\.(.+))?")
 _OPERATOR = re.compile(r"(\w+\.\w+\[\d+\])\.(?:input|output)\[")
@@ -22,6 +23,12 @@ def optimizer_state_parameter(component: str, field: str) -> str:
     if not component.startswith("optimizer[") or is_group(component) or operator_of(field):
         return ""
     match = _OPTIMIZER_STATE.fullmatch(field)
+    return match[1] if match else ""
+
+
+def optimizer_of(component: str) -> str:
+    """The optimizer that a component is or is a parameter group of; empty for anything else."""
+    match = _OPTIMIZER.fullmatch(component)
     return match[1] if match else ""
 
 

@@ -13,6 +13,7 @@ from traceparity.differ.evaluations import (
 )
 from traceparity.differ.evidence import evidence_for
 from traceparity.differ.growth import growth_point
+from traceparity.differ.holders import successors, with_renames
 from traceparity.differ.lone_stillness import LoneStillness
 from traceparity.differ.observation import without_bulk
 from traceparity.differ.one_sided_step import one_sided_step
@@ -105,6 +106,8 @@ class RankDiff:
         begins = step_offset(
             self._reference, self._target, self._policy, task.expected, goes_on=task.goes_on
         )
+        if task.goes_on or self._policy.align.kind == "resume":
+            self._number_alike(begins.step)
         if self._policy.align.kind == "accumulation":
             whole = task.expect_end and not task.goes_on
             joined = self._accumulation = Accumulation(
@@ -118,6 +121,20 @@ class RankDiff:
         if begins.doubt and not task.goes_on:
             self._report.notes.append(begins.warning)
         return align_steps(self._reference, self._target, begins)
+
+    def _number_alike(self, offset: int) -> None:
+        """Call optimizers and schedulers of the reference what a resumed target calls them."""
+        pairs = successors(self._reference, self._target, offset)
+        if not pairs:
+            return
+        reference, target = self._task.reference, self._task.target
+        theirs = {entry.site.component for entry in target.sites}
+        self._policy = with_renames(self._policy, pairs)
+        self._sites = JointSites(reference.sites, target.sites, self._policy, reference.noise)
+        self._take_sides(reference, target)
+        shown = [f"{old} is the target's {new}" for old, new in pairs if new in theirs]
+        named = ", ".join(shown)
+        self._report.notes.append(f"in the reference, {named}")
 
     def run(self) -> RankReport:
         """Compare all aligned steps, until too many of them diverge."""

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 
 _HOLE = re.compile(r"{(\w+)}")
 _BRACKETED = re.compile(r"(\w+)\[(.+)\]")
-_NAMES_A_PARAMETER = frozenset({"shared_with", "shares_storage_with"})
+_NAMES = frozenset({"shared_with", "shares_storage_with", "group"})
 
 
 def _compiled(old: str) -> re.Pattern[str]:
-    """A pattern for a path and its descendants; ``{i}`` is one segment, the same each time."""
+    """A pattern for a path and what is in it; ``{i}`` is one segment, the same each time."""
     parts, at, seen = [], 0, set()
     for hole in _HOLE.finditer(old):
         parts.append(re.escape(old[at : hole.start()]))
@@ -18,7 +18,7 @@ def _compiled(old: str) -> re.Pattern[str]:
         seen.add(name)
         at = hole.end()
     parts.append(re.escape(old[at:]))
-    return re.compile("".join(parts) + r"(?P<rest_>(?:\..*)?)", re.DOTALL)
+    return re.compile("".join(parts) + r"(?P<rest_>(?:[. ].*)?)", re.DOTALL)
 
 
 class Renames:
@@ -55,7 +55,7 @@ class Renames:
         return name
 
     def scalar(self, field: str, value: object) -> object:
-        """A plain value as the target writes it: some name a parameter."""
-        if field in _NAMES_A_PARAMETER and isinstance(value, str):
+        """A plain value as the target writes it: some name a parameter or a group."""
+        if field in _NAMES and isinstance(value, str):
             return self.path(value)
         return value

@@ -6,9 +6,16 @@ import numpy as np
 
 from traceparity.differ.candidates import Candidate, Candidates, compared
 from traceparity.differ.carry import CarriedState
+from traceparity.differ.holders import holders
 from traceparity.differ.matching import Matches, match_rows
-from traceparity.differ.names import is_flag, is_group, optimizer_state_parameter, scheduler_of
-from traceparity.differ.step_pair import StepPair
+from traceparity.differ.names import (
+    is_flag,
+    is_group,
+    optimizer_of,
+    optimizer_state_parameter,
+    scheduler_of,
+)
+from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import StepView, block_of
 
 STATE_BLOCK = block_of(0)
@@ -28,9 +35,22 @@ def seam_candidates(pair: StepPair) -> Candidates:
     state = other.carry.start_of(number)
     rows = np.flatnonzero(listed.judged & listed.stateful & (listed.block == STATE_BLOCK.number))
     found = list(_candidates(pair, listed, rows.tolist(), state, listed_is_target))
+    gone = _gone(pair, state, other, number)
+    found = [each for each in found if pair.sites.sites[each.site].component not in gone]
     found.sort(key=lambda candidate: candidate.order)
     generators = compared(pair, STATE_BLOCK, [_generators(pair)])
     return Candidates(found + generators.found, len(rows) + generators.compared)
+
+
+def _gone(pair: StepPair, state: CarriedState, other: Side, number: int) -> set[str]:
+    """What belongs to optimizers that others have taken all parameters from before the seam."""
+    components = {pair.sites.sites[site].component for site in state.sites.tolist()}
+    optimizers = {optimizer_of(component) for component in components} - {""}
+    if len(optimizers) < 2:
+        return set()
+    renames = pair.sites.renames if other is pair.reference_side else None
+    held = {renames.path(name) if renames else name for name in holders(other, number)}
+    return {name for name in components if held and optimizer_of(name) in optimizers - held}
 
 
 def _generators(pair: StepPair) -> Matches:

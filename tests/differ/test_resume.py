@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import SNAPSHOT, Run, Seen, Step
+from synthetic import SNAPSHOT, STATE, Run, Seen, Step
 
 from traceparity.differ.diff import diff_runs
+from traceparity.differ.following import FollowingDiff
 from traceparity.differ.policy import Align, Policy
 from traceparity.differ.result import Outcome
+from traceparity.tracefmt.growing import follow
+from traceparity.tracefmt.reader import open_trace
 from traceparity.tracefmt.records import Flag, Phase
 
 DECLARED = Policy(Align(kind="resume", step_offset=3))
@@ -315,3 +318,75 @@ def test_a_second_part_that_begins_all_over_is_no_resume_of_the_first(bench):
 
     assert result.outcome is Outcome.PASS
     assert result.notes == ("part 2 of the target begins at reference step 0 (parameter digest)",)
+
+
+def second_optimizer(steps: list[Step], at: int, start: int = 0) -> list[Step]:
+    """From a step on another optimizer holds all parameters, and another scheduler steps."""
+    fresh, number = "optimizer[1]", at + start
+    names = {"optimizer[0]": fresh, "optimizer[0] group[0]": f"{fresh} group[0]"}
+    names |= {"scheduler.last_epoch": "scheduler[1].last_epoch", "scheduler": "scheduler[1]"}
+    for step in steps[at:]:
+        step.rows = [replace(r, component=names.get(r.component, r.component)) for r in step.rows]
+    lists = [row for row in Run().steps(number + 1, number)[0].rows if row.flags & Flag.SNAPSHOT]
+    steps[at].rows[:0] = [
+        replace(
+            row,
+            component=names.get(row.component, row.component),
+            value=f"{fresh} group[0]" if row.field == "group" else row.value,
+        )
+        for row in lists
+        if row.field == "group" or row.component.startswith(("optimizer[0] group", "scheduler"))
+    ]
+    steps[at].add(Phase.STATE, "scheduler[1]", "class", "StepLR", flags=Flag.CONTEXT)
+    return steps
+
+
+@pytest.mark.parametrize("rename", [(), (("optimizer[1]", "optimizer[0]"),)])
+@pytest.mark.parametrize("policy", [AUTO, DECLARED])
+def test_an_optimizer_is_known_by_what_it_holds_and_not_by_its_number(bench, policy, rename):
+    """The resumed run never had the first one, nor its scheduler."""
+    policy = replace(policy, align=replace(policy.align, rename=rename))
+    reference, target = second_optimizer(Run().steps(6), 2), resumed()
+    for step in reference[:2]:
+        for at, row in enumerate(step.rows):
+            if row.field.startswith("exp_avg["):
+                momentum = row.field.replace("exp_avg", "momentum_buffer")
+                step.rows[at] = replace(row, field=momentum)
+
+    good = bench.diff(reference, target, policy)
+    with open_trace(bench.write(reference)) as ours, follow(bench.write(target)) as theirs:
+        live = FollowingDiff(0, ours, theirs, policy)
+        while_it_goes_on = [live.judge(number) for number in theirs.grow()]
+    target[0].change("state:optimizer[0]:exp_avg[head.weight]", np.zeros((9, 3), np.float32))
+    bad = bench.diff(reference, target, policy)
+
+    assert good.outcome is Outcome.PASS, good.reason
+    assert "optimizer[1] is the target's optimizer[0]" in good.notes[0]
+    assert not any(while_it_goes_on)
+    assert (bad.first.step, bad.first.component) == (3, "optimizer[0]")
+    assert bad.first.field == "exp_avg[head.weight]"
+
+
+def test_a_resume_before_the_second_optimizer_has_the_numbers_of_the_reference(bench):
+    reference = second_optimizer(Run().steps(6), 4)
+    target = second_optimizer(resumed(), 1, start=3)
+
+    assert bench.diff(reference, target, AUTO).outcome is Outcome.PASS
+
+
+def test_optimizers_of_which_one_was_not_restored_keep_their_numbers(bench):
+    """Two that hold the same parameters and both live: nothing is gone."""
+    reference = Run().steps(6)
+    for step in reference:
+        step.rows[:0] = [
+            replace(row, value="optimizer[1] group[0]")
+            for row in Run().steps(1)[0].rows
+            if row.field == "group"
+        ]
+        for layer in ("embed", "body.0", "body.1", "head"):
+            step.add(Phase.STATE, f"{layer}.weight", "group", "optimizer[0] group[0]", flags=STATE)
+    reference[0].add(Phase.STATE, "optimizer[1]", "ema[head.weight]", np.ones(9), flags=SNAPSHOT)
+
+    first = bench.diff(reference, resumed(), AUTO).first
+
+    assert (first.step, first.kind, first.component) == (3, "missing", "optimizer[1]")

@@ -67,7 +67,7 @@ def describe_size(found: Divergence) -> str:
         return ""
     left, right = found.reference, found.target
     if found.kind == "dtype":
-        return f"{left.dtype} against {right.dtype}"
+        return f"{left.dtype} against {right.dtype}{_beside_dtype(found.metrics)}"
     if found.kind == "shape":
         return f"{_form(left)} against {_form(right)}"
     if found.kind == "device":
@@ -75,6 +75,14 @@ def describe_size(found: Divergence) -> str:
     if describe_metrics(found.metrics):
         return describe_metrics(found.metrics)
     return "size unknown; record values to see it" if left.is_tensor else ""
+
+
+def _beside_dtype(metrics: Metrics) -> str:
+    """How the values compare of which the dtypes differ."""
+    if metrics.unequal == 0:
+        return ", of equal values"
+    size = describe_metrics(metrics)
+    return f", values differ: {size}" if size else ""
 
 
 def describe_metrics(metrics: Metrics) -> str:

@@ -301,6 +301,8 @@ def _outcome(
             f"step {step}; {_remedy(reference, target, step)}"
         )
     if findings.abstain:
+        if findings.compared.observations == 0:
+            return Outcome.ABSTAIN, findings.abstain[0]
         return Outcome.ABSTAIN, f"{findings.abstain[0]}; {equal} before satisfy the policy"
     return Outcome.PASS, f"{equal} satisfy the policy"
 

@@ -26,7 +26,7 @@ class Metrics:
         rel_l2: L2 norm of the difference over that of the reference.
         ulp: Largest difference in units in the last place.
         cosine: Cosine of the angle between both.
-        unequal: How many elements are not bit-equal.
+        unequal: How many elements are not bit-equal; where dtypes differ, not equal in value.
         elements: How many elements there are.
         first_index: Index of the first unequal element.
         nans: How many elements of the reference and of the target are NaN.
@@ -109,9 +109,7 @@ class _Sums:
 
     def take(self, start: int, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> None:
         a, b = widened(left), widened(right)
-        differs = _bits(parts(left)) != _bits(parts(right))
-        if left.dtype.kind == "c":
-            differs = differs.any(axis=1)
+        differs = _unequal(left, right)
         if self.first is None and differs.any():
             self.first = start + int(np.argmax(differs))
         self.unequal += int(differs.sum())
@@ -160,7 +158,8 @@ class _Sums:
     def _cosine(self) -> float | None:
         if not all(norm.is_plain for norm in self.norms):
             return None
-        return self.product / math.prod(norm.value for norm in self.norms)
+        cosine = self.product / math.prod(norm.value for norm in self.norms)
+        return min(1.0, max(-1.0, cosine))
 
 
 def _largest(values: npt.NDArray[Any]) -> list[float]:
@@ -184,6 +183,15 @@ def parts(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return array
     real = np.dtype(f"{array.dtype.byteorder}f{array.dtype.itemsize // 2}")
     return np.ascontiguousarray(array).view(real).reshape(*array.shape, 2)
+
+
+def _unequal(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which elements have other bits; of unequal dtypes, which have other values."""
+    if left.dtype != right.dtype:
+        a, b = widened(left), widened(right)
+        return np.asarray((a != b) & ~(np.isnan(a) & np.isnan(b)), np.bool_)
+    differs = np.asarray(_bits(parts(left)) != _bits(parts(right)), np.bool_)
+    return np.asarray(differs.any(axis=1), np.bool_) if left.dtype.kind == "c" else differs
 
 
 def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

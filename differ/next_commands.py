@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from traceparity.differ.observation import Observation
 from traceparity.differ.result import MICRO_BATCHES, Divergence
 from traceparity.tracefmt.location import RemoteLocation
 
 if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
+
+_TOLD = frozenset({
+    "missing", "extra", "hyperparameter", "flag", "sample_id", "order", "rng", "shape", "device",
+})  # fmt: skip
+"""Kinds of differences of which values would tell nothing more."""
 
 
 def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tuple[str, ...]:
@@ -27,7 +33,7 @@ def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tup
             (target, first.target_step, site),
         )
     ]
-    if first.kind in ("missing", "extra", "hyperparameter", "flag", "sample_id", "order", "rng"):
+    if first.kind in _TOLD or (_is_known(first.reference) and _is_known(first.target)):
         return tuple(shown)
     again = [
         record_again(trace, [step], "values")
@@ -35,6 +41,11 @@ def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tup
         if trace.header.capture.get("capture") != "values"
     ]
     return (*again, *shown)
+
+
+def _is_known(seen: Observation | None) -> bool:
+    """Whether a value is there in full, so that no other recording says more of it."""
+    return seen is not None and (not seen.is_tensor or seen.array() is not None)
 
 
 def record_again(trace: "Trace", steps: Sequence[int], capture: str) -> str:

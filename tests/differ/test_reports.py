@@ -13,6 +13,7 @@ from traceparity.differ.policy import Align, Policy
 from traceparity.differ.report_ci import as_github, as_junit
 from traceparity.differ.report_json import as_dict, as_json
 from traceparity.differ.report_text import as_text
+from traceparity.differ.result import Outcome
 
 KEYS = {
     "schema_version", "traceparity_version", "outcome", "reason", "reference", "target",
@@ -188,3 +189,51 @@ def test_junit_is_one_case_with_the_report_as_its_failure(failed, passed):
 def test_github_annotations_point_to_the_source_line(failed, passed):
     assert as_github(failed).startswith("::error file=train.py,line=10,title=traceparity FAIL::")
     assert as_github(passed).startswith("::notice title=traceparity PASS::")
+
+
+def test_a_known_number_is_not_to_be_recorded_again(bench):
+    known = bench.changed(lambda steps: steps[1].change("scheduler:scheduler.last_epoch:value", 9))
+    large = bench.changed(
+        lambda steps: steps[1].change("forward:head:output[0]", np.zeros((9, 3), np.float32))
+    )
+
+    assert [command.split()[0] for command in known.next_commands] == ["tp-show", "tp-show"]
+    assert "--site 'scheduler:scheduler.last_epoch:*'" in known.next_commands[0]
+    assert [command.split()[0] for command in large.next_commands] == [
+        "tp-record",
+        "tp-record",
+        "tp-show",
+        "tp-show",
+    ]
+
+
+def test_another_dtype_of_equal_values_is_told_as_such(bench):
+    def widen(steps, factor):
+        at = steps[1].find("forward:head:output[0]")
+        value = steps[1].rows[at].value.astype(np.float64) * factor
+        steps[1].change("forward:head:output[0]", value)
+
+    equal = bench.changed(lambda steps: widen(steps, 1), capture="values")
+    other = bench.changed(lambda steps: widen(steps, 2), capture="values")
+
+    assert equal.first.kind == other.first.kind == "dtype"
+    assert equal.first.metrics.unequal == 0
+    assert "float32 against float64, of equal values" in as_text(equal)
+    assert "float32 against float64, values differ: relative L2 1" in as_text(other)
+
+
+def test_a_size_that_nobody_knows_is_not_called_estimated(bench):
+    zeros = np.zeros((9, 3), np.float32)
+
+    result = bench.changed(
+        lambda steps: steps[1].change("forward:head:output[0]", zeros), capture="digest"
+    )
+
+    assert (result.first.metrics.rel_l2, result.first.metrics.estimated) == (None, False)
+
+
+def test_a_relation_that_was_never_looked_at_is_said_in_one_sentence(bench):
+    result = bench.diff(Run().steps(2), Run().steps(2), Policy(Align(kind="accumulation")))
+
+    assert result.outcome is Outcome.ABSTAIN
+    assert "0 observations" not in result.reason

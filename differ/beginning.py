@@ -61,7 +61,8 @@ class Votes:
         """
         found = self._by_parameters()
         if found is None and not self.equal:
-            return _single(self.counted, _COUNT)
+            both = common(self.counted, self.scheduled)
+            return _single(self.counted, _COUNT) or _single(both, f"{_COUNT} and {_SCHEDULE}")
         doubt = self._doubt()
         if not doubt:
             return found

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from traceparity.differ.accumulation import Accumulation
+from traceparity.differ.beginning import Beginning
 from traceparity.differ.ending import ending
 from traceparity.differ.errors import AlignmentError
 from traceparity.differ.evaluations import (
@@ -107,7 +108,7 @@ class RankDiff:
             self._reference, self._target, self._policy, task.expected, goes_on=task.goes_on
         )
         if task.goes_on or self._policy.align.kind == "resume":
-            self._number_alike(begins.step)
+            begins = self._number_alike(begins)
         if self._policy.align.kind == "accumulation":
             whole = task.expect_end and not task.goes_on
             joined = self._accumulation = Accumulation(
@@ -122,11 +123,11 @@ class RankDiff:
             self._report.notes.append(begins.warning)
         return align_steps(self._reference, self._target, begins)
 
-    def _number_alike(self, offset: int) -> None:
+    def _number_alike(self, begins: Beginning) -> Beginning:
         """Call optimizers and schedulers of the reference what a resumed target calls them."""
-        pairs = successors(self._reference, self._target, offset)
+        pairs = successors(self._reference, self._target, begins.step)
         if not pairs:
-            return
+            return begins
         reference, target = self._task.reference, self._task.target
         theirs = {entry.site.component for entry in target.sites}
         self._policy = with_renames(self._policy, pairs)
@@ -135,6 +136,12 @@ class RankDiff:
         shown = [f"{old} is the target's {new}" for old, new in pairs if new in theirs]
         named = ", ".join(shown)
         self._report.notes.append(f"in the reference, {named}")
+        # Counters that had other names may have spoken for another step.
+        task = self._task
+        again = step_offset(
+            self._reference, self._target, self._policy, task.expected, goes_on=task.goes_on
+        )
+        return again if again.step == begins.step else begins
 
     def run(self) -> RankReport:
         """Compare all aligned steps, until too many of them diverge."""

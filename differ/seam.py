@@ -17,6 +17,7 @@ from traceparity.differ.names import (
 )
 from traceparity.differ.step_pair import Side, StepPair
 from traceparity.differ.step_view import StepView, block_of
+from traceparity.tracefmt.records import Phase
 
 STATE_BLOCK = block_of(0)
 
@@ -35,22 +36,44 @@ def seam_candidates(pair: StepPair) -> Candidates:
     state = other.carry.start_of(number)
     rows = np.flatnonzero(listed.judged & listed.stateful & (listed.block == STATE_BLOCK.number))
     found = list(_candidates(pair, listed, rows.tolist(), state, listed_is_target))
-    gone = _gone(pair, state, other, number)
-    found = [each for each in found if pair.sites.sites[each.site].component not in gone]
+    unasked = _gone(pair, state, other, number) | _later(pair, listed, listed_is_target)
+    found = [each for each in found if _optimizer(pair, each) not in unasked]
     found.sort(key=lambda candidate: candidate.order)
     generators = compared(pair, STATE_BLOCK, [_generators(pair)])
     return Candidates(found + generators.found, len(rows) + generators.compared)
 
 
 def _gone(pair: StepPair, state: CarriedState, other: Side, number: int) -> set[str]:
-    """What belongs to optimizers that others have taken all parameters from before the seam."""
+    """Optimizers that others have taken all parameters from before the seam."""
     components = {pair.sites.sites[site].component for site in state.sites.tolist()}
     optimizers = {optimizer_of(component) for component in components} - {""}
     if len(optimizers) < 2:
         return set()
     renames = pair.sites.renames if other is pair.reference_side else None
     held = {renames.path(name) if renames else name for name in holders(other, number)}
-    return {name for name in components if held and optimizer_of(name) in optimizers - held}
+    return optimizers - held if held else set()
+
+
+def _later(pair: StepPair, listed: StepView, listed_is_target: bool) -> set[str]:
+    """Optimizers that join in a later step than the seam: one of a GAN whose turn comes then."""
+    side = pair.target_side if listed_is_target else pair.reference_side
+    sites, table = pair.sites.sites, side.steps.table
+    in_state = [sites[number] for number in table.location if sites[number].phase == Phase.STATE]
+    here = {optimizer_of(sites[number].component) for number in np.unique(listed.site).tolist()}
+    return {optimizer_of(site.component) for site in in_state} - here - {""}
+
+
+def _optimizer(pair: StepPair, candidate: Candidate) -> str:
+    """The optimizer that a carried value without an answer belongs to; empty for any other."""
+    if candidate.reference_row is not None or candidate.target_row is not None:
+        return ""
+    site = pair.sites.sites[candidate.site]
+    if site.field != "group":
+        return optimizer_of(site.component)
+    renames, (reference, target) = pair.sites.renames, candidate.observations(pair)
+    if reference is not None:
+        return optimizer_of(renames.path(str(reference.plain)))
+    return optimizer_of(str(target.plain)) if target is not None else ""
 
 
 def _generators(pair: StepPair) -> Matches:

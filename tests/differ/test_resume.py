@@ -347,6 +347,11 @@ def test_an_optimizer_is_known_by_what_it_holds_and_not_by_its_number(bench, pol
     """The resumed run never had the first one, nor its scheduler."""
     policy = replace(policy, align=replace(policy.align, rename=rename))
     reference, target = second_optimizer(Run().steps(6), 2), resumed()
+    for step in (*reference[2:], *target):
+        # They count anew: another step of the first scheduler had the number, which says nothing.
+        for at, row in enumerate(step.rows):
+            if row.component.endswith(".last_epoch"):
+                step.rows[at] = replace(row, value=row.value - 2)
     for step in reference[:2]:
         for at, row in enumerate(step.rows):
             if row.field.startswith("exp_avg["):
@@ -361,6 +366,7 @@ def test_an_optimizer_is_known_by_what_it_holds_and_not_by_its_number(bench, pol
     bad = bench.diff(reference, target, policy)
 
     assert good.outcome is Outcome.PASS, good.reason
+    assert len(good.notes) == 1
     assert "optimizer[1] is the target's optimizer[0]" in good.notes[0]
     assert not any(while_it_goes_on)
     assert (bad.first.step, bad.first.component) == (3, "optimizer[0]")
@@ -390,3 +396,43 @@ def test_optimizers_of_which_one_was_not_restored_keep_their_numbers(bench):
     first = bench.diff(reference, resumed(), AUTO).first
 
     assert (first.step, first.kind, first.component) == (3, "missing", "optimizer[1]")
+
+
+def test_a_count_that_two_steps_begin_with_is_told_apart_by_the_schedule(bench):
+    """As in a GAN, where each optimizer steps in its turn."""
+    reference, target = Run().steps(6), resumed()
+    for layer in ("embed", "body.0", "body.1", "head"):
+        for step in (reference[3], target[0]):
+            step.change(f"optimizer:optimizer[0]:step[{layer}.weight]", np.array(np.float32(3)))
+    target[0].change("state:embed.weight:value", np.zeros((9, 3), np.float32))
+
+    result = bench.diff(reference, target, AUTO)
+
+    assert result.alignment.how == "optimizer step count and schedule"
+    assert (result.first.step, result.first.component) == (3, "embed.weight")
+
+
+def with_generator(steps: list[Step], joins: int) -> list[Step]:
+    """A second model, used in every step, whose optimizer is listed where its turn comes."""
+    aux, group = np.ones((2, 2), np.float32), "optimizer[1] group[0]"
+    steps[0].add(Phase.STATE, "Aux.weight", "value", aux, flags=SNAPSHOT)
+    steps[0].add(Phase.STATE, "Aux.weight", "requires_grad", True, flags=SNAPSHOT)
+    steps[0].add(Phase.STATE, "Aux", "training", True, flags=SNAPSHOT)
+    steps[joins].add(Phase.STATE, "Aux.weight", "group", group, flags=SNAPSHOT)
+    steps[joins].add(Phase.STATE, group, "lr", 0.5, flags=SNAPSHOT)
+    for step in steps:
+        at = step.find("loss:loss:value")
+        step.rows.insert(at, Seen(Phase.FORWARD, "Aux", "output[0]", aux))
+    return steps
+
+
+def test_an_optimizer_whose_turn_comes_after_the_seam_is_compared_there(bench):
+    reference, target = with_generator(Run().steps(6), 0), with_generator(resumed(), 1)
+
+    good = bench.diff(reference, target, AUTO)
+    target[1].change("state:optimizer[1] group[0]:lr", 0.25)
+    bad = bench.diff(reference, target, AUTO)
+
+    assert good.outcome is Outcome.PASS, good.reason
+    assert (bad.first.step, bad.first.field) == (4, "lr")
+    assert (bad.first.reference.plain, bad.first.target.plain) == (0.5, 0.25)

@@ -39,6 +39,7 @@ class _Track:
         self.moved: list[list[int]] = []
         self._now: dict[int, bytes] = {}
         self._before: dict[int, bytes] = {}
+        self._sought: set[int] = set()
         self._number: int | None = None
         self._touched = False
         self._undone = 0
@@ -48,6 +49,7 @@ class _Track:
         if self._number is not None and number != self._number + 1:
             self.settle()
             self._now.clear()
+            self._sought.clear()
         view = self.side.steps[number]
         self._take(view, before_update=True)
         self.settle()
@@ -57,7 +59,9 @@ class _Track:
         """Those of some things whose value at the start of the step is known."""
         assert self._number is not None
         wanted = list(things)
-        if unknown := [thing for thing in wanted if thing not in self._now]:
+        if unknown := [thing for thing in wanted if thing not in self._now.keys() | self._sought]:
+            # What was not told of before is told of when it changes: it is looked for once.
+            self._sought.update(unknown)
             for thing, place in self.side.carry.find(unknown, self._number).places.items():
                 self._now[thing] = self.side.carry.observation(place).digest
         return [thing for thing in wanted if thing in self._now]

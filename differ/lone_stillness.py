@@ -125,9 +125,12 @@ class LoneStillness:
                 track.begin(number)
             if all(any(track.moved) for track in tracks):
                 return None
-            things = self._updated(pair)
+            updated = things = self._updated(pair)
             for track in tracks:
                 things = track.known(things)
+            if updated and not things:
+                # A recording that does not tell the parameters leaves nothing to follow.
+                return None
             if things:
                 updates.append(pair)
             for track in tracks:

@@ -85,8 +85,7 @@ def verify(
         if listing:
             click.echo("".join(f"{case.kind:13} {case.name}\n" for case in cases.cases), nl=False)
             return
-        # A job that is told to end must end what it has started.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        _end_as_interrupted()
         result = run_cases(
             cases,
             work=work or default_work(path),
@@ -104,6 +103,14 @@ def verify(
     track_result(logged, "tp-verify", lambda: _render(result, "json", None, verbose=verbose))
     status = Exit[result.outcome.name]
     sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
+
+
+def _end_as_interrupted() -> None:
+    """A job that is told to end, or loses its terminal, must end what it has started."""
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
+        # Under nohup it is to outlive its terminal.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _report(
@@ -125,6 +132,7 @@ def _begin(kind: str, command: tuple[str, ...], file: Path) -> None:
     if kind not in ROLES:
         raise click.BadParameter(f"no kind {kind!r}; there are {', '.join(ROLES)}")
     work = default_work(file)
+    _end_as_interrupted()
     with held(work):
         blanks = start_file(kind, command, file, work)
     then = f"fill in {', '.join(blanks)}, then run" if blanks else "run"

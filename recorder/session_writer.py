@@ -1,8 +1,10 @@
 """The writer of a session: one process among others, and a guest who makes no trouble."""
 
 import contextlib
+import errno
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -10,6 +12,10 @@ from typing import BinaryIO
 from traceparity.tracefmt.errors import TraceError
 from traceparity.tracefmt.records import Header
 from traceparity.tracefmt.writer import Writer
+
+_PATIENCE = 10.0
+"""Seconds to wait for another process that creates its file; that takes milliseconds."""
+_LOOK = 0.01
 
 
 class SessionWriter(Writer):
@@ -55,9 +61,26 @@ def _alone(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
-        # Some network file systems have no such locks; launchers that say ranks need none.
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        _lock(handle, folder)
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    """Take the lock; a process that holds it for long must not keep the training waiting."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    errno.ETIMEDOUT, "another process keeps it locked", str(folder)
+                ) from None
+            time.sleep(_LOOK)
+        except OSError:
+            # Some network file systems have no such locks; launchers that say ranks need none.
+            return
+        else:
+            return

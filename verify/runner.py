@@ -11,7 +11,7 @@ from traceparity.differ.result import Outcome
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.verify.case import Case, CaseFile
 from traceparity.verify.case_zoom import zoomed
-from traceparity.verify.errors import CaseFileError
+from traceparity.verify.errors import CaseFileError, WorkFolderError
 from traceparity.verify.golden import update
 from traceparity.verify.kinds import JUDGES
 from traceparity.verify.result import CaseResult, Verdict, VerifyResult
@@ -73,8 +73,14 @@ def run_cases(
     def judge(case: Case) -> CaseResult:
         if told:
             told(case, None)
-        stage = Stage(case, root, emptied(work / case.folder_name), halt)
-        result = _judged(stage, updating=updating, zooming=zooming)
+        try:
+            folder = emptied(work / case.folder_name)
+        except WorkFolderError as error:
+            # The other cases keep their results.
+            result = CaseResult(case.name, case.kind, Verdict(Outcome.ERROR, str(error)), (), 0.0)
+        else:
+            stage = Stage(case, root, folder, halt)
+            result = _judged(stage, updating=updating, zooming=zooming)
         if told:
             told(case, result)
         return result

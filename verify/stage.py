@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shlex
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -173,8 +174,8 @@ class Stage:
         """
         for word in self.case.commands[role]:
             for path in re.findall(rf"\{{{of}\}}[\w./=+@%-]*", word):
-                file = Path(expanded(path.rstrip("."), self._folders))
-                if not file.exists():
+                readings = [path.rstrip("."), *_longer(path, word)]
+                if not any(Path(expanded(one, self._folders)).exists() for one in readings):
                     reason = f"{role} names {path}, which {of} did not write"
                     raise Ended(Verdict(Outcome.ERROR, reason))
 
@@ -194,6 +195,15 @@ class Stage:
 
 def _environment(added: Mapping[str, str], folders: Mapping[str, Path]) -> dict[str, str]:
     return {name: expanded(value, folders) for name, value in added.items()}
+
+
+def _longer(path: str, word: str) -> list[str]:
+    """What a path may also be: a name with spaces or commas, in a word or in a shell script."""
+    try:
+        words = [word, *shlex.split(word)]
+    except ValueError:
+        words = [word]
+    return [one[one.index(path) :] for one in words if path in one]
 
 
 def _last(execution: Execution) -> str:

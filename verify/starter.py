@@ -10,6 +10,7 @@ from pathlib import Path
 from traceparity.differ.policy_text import quoted
 from traceparity.tracefmt.reader import Trace, open_run
 from traceparity.tracefmt.records import Phase
+from traceparity.verify.case import DEFAULT_TIMEOUT
 from traceparity.verify.case_file import BLANK
 from traceparity.verify.errors import CaseFileError
 from traceparity.verify.execution import Execution, run_recorded
@@ -58,7 +59,9 @@ def start_file(kind: str, command: Sequence[str], file: Path, work: Path) -> lis
     """
     if file.exists():
         raise CaseFileError(f"{file} exists; name another with -o")
-    run = run_recorded(list(command), out=work / "first.trace", overwrite=True)
+    run = run_recorded(
+        list(command), out=work / "first.trace", overwrite=True, timeout=DEFAULT_TIMEOUT
+    )
     if not run.ok:
         last = run.stderr_tail.strip().splitlines()
         hint = f"; the last line of its stderr: {last[-1]}" if last else ""

@@ -153,7 +153,7 @@ def test_a_folder_with_something_else_in_it_is_not_emptied(cases, commands):
     assert precious.read_text() == "mine"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_what_runs_and_exits_130(number, cases):
     path = cases.write('[[case]]\nname = "it"\nkind = "check"\ncommand = "TRAIN --hang"\n')
     child = subprocess.Popen(
@@ -169,3 +169,22 @@ def test_an_interrupt_ends_what_runs_and_exits_130(number, cases):
     assert child.returncode == 130, said.decode()
     with pytest.raises(subprocess.CalledProcessError):
         subprocess.run(["pgrep", "-f", f"{path.parent}"], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_case_without_a_folder_is_an_error_and_the_others_are_judged(cases):
+    text = '[[case]]\nname = "{}"\nkind = "check"\ncommand = "true"\n'
+    result = cases.run(text.format("x" * 300) + text.format("b"))
+
+    first, second = result.cases
+    assert "File name too long" in first.verdict.reason
+    assert [played.role for played in second.played] == ["command"]
+
+
+def test_a_checkpoint_may_have_spaces_and_commas_in_its_path(cases):
+    case = cases.one(
+        "resume",
+        'reference = "true"',
+        'save = ["bash", "-c", "mkdir -p \'{work}/a b,c\'; touch \'{work}/a b,c/last\'"]',
+        'resume = ["true", "{save}/a b,c/last"]',
+    )
+    assert "did not write" not in case.verdict.reason

@@ -53,6 +53,8 @@ class SeenBatch:
         loader: Component of its loader, ``loader[0]``.
         epoch: The pass over the loader, as recorded; None where that was left out.
         trained: Whether it was trained on, and not only fetched.
+        microbatch: Which forward and backward pass of its step used it.
+        untrained: Why a batch that training used was not trained on; empty for others.
         worker: Which loader worker made it; None where none did, or nobody knows.
         ids: Numbers of its samples; None where they are unknown.
         unknown: Why they are unknown.
@@ -70,6 +72,8 @@ class SeenBatch:
     from_sampler: bool
     dataset_length: int | None
     listing: Numbers | None
+    microbatch: int = 0
+    untrained: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class _Draft:
     loader: str
     last: int = _NOTHING
     trained: bool = False
+    microbatch: int = 0
     rows: list[FieldRow] = field(default_factory=list)
     sampler: Any = _UNSET
     epoch: int | None = None
@@ -163,6 +168,7 @@ class BatchRows:
         columns, row = found.columns, found.row
         if role <= _Role.IDS:
             draft.trained |= not columns.flags[row] & _CONTEXT
+            draft.microbatch = int(columns.microbatch[row])
         if role == _Role.FIELD:
             draft.rows.append(found)
         elif role == _Role.IDS:
@@ -214,6 +220,7 @@ class BatchRows:
             from_sampler=from_sampler,
             dataset_length=draft.length,
             listing=self._ids.numbers(listing) if listing else None,
+            microbatch=draft.microbatch,
         )
 
     def _asked(self, draft: _Draft) -> Numbers | None:

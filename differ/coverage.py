@@ -125,7 +125,7 @@ class CoverageAudit:
             except UnknownUniverse as reason:
                 if not scope.unknown:
                     doubts.append(f"which samples {scope.name} should have is unknown: {reason}")
-        judge = ScopeJudge(scope.loader, scope.epoch, scope.samples, universe)
+        judge = ScopeJudge(scope.loader, scope.epoch, scope.samples, universe, scope.why_missing)
         whole = not (doubts or self._unseen or scope.open or self._began_before(scope))
         found = judge.judge(rule, self._coverage.padding, self._ids, whole=whole)
         if found.lacking and not (doubts or self._unseen):

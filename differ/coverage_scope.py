@@ -1,6 +1,7 @@
 """One scope of coverage: the samples that all ranks saw in an epoch, or in the whole run."""
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,8 @@ class Violation:
         epoch: Number of the training pass over the loader; None where the whole run is judged.
         seen: Where it was seen; None where it was not.
         before: For a repeated sample where it was seen first.
+        why: For a missing sample why a use of it for training came to nothing; empty where there
+            was none.
         surplus: For padding how many surplus samples were seen.
     """
 
@@ -55,6 +58,7 @@ class Violation:
     seen: Sighting | None = None
     before: Sighting | None = None
     surplus: int | None = None
+    why: str = ""
 
 
 @dataclass(slots=True)
@@ -152,8 +156,14 @@ class ScopeJudge:
     """Applies a rule to the samples of a scope."""
 
     def __init__(
-        self, loader: str, epoch: int | None, samples: ScopeSamples, universe: Universe | None
+        self,
+        loader: str,
+        epoch: int | None,
+        samples: ScopeSamples,
+        universe: Universe | None,
+        why_missing: Callable[[int], str] = lambda _: "",
     ) -> None:
+        self._why_missing = why_missing
         self._loader = loader
         self._epoch = epoch
         self._samples = samples
@@ -225,7 +235,13 @@ class ScopeJudge:
             found.total += count
             seen = self.unique[self._held]
             found.violations += [
-                Violation("missing", ids.id_of(number), self._loader, self._epoch)
+                Violation(
+                    kind="missing",
+                    sample_id=ids.id_of(number),
+                    loader=self._loader,
+                    epoch=self._epoch,
+                    why=self._why_missing(number),
+                )
                 for number in self._universe.missing(seen, MOST_VIOLATIONS, ids)
             ]
 

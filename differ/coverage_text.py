@@ -43,7 +43,8 @@ def violation_sentence(found: Violation, declared: Coverage) -> str:
         surplus = "1 surplus sample" if found.surplus == 1 else f"{found.surplus} surplus samples"
         return f"{where} has {surplus} and {declared.padding} are declared"
     if found.seen is None:
-        return f"no rank {did} {name} in {where}"
+        why = f": {found.why}" if found.why else ""
+        return f"no rank {did} {name} in {where}{why}"
     seen = found.seen
     sentence = f"rank {seen.rank} {did} {name} at {_place(seen)} of {where}{_details(seen)}"
     if found.before is None:

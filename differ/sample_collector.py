@@ -4,18 +4,19 @@ A scope is given away as soon as every rank is two training passes further, so t
 bounded by a few epochs and not by the run.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
 
-from traceparity.differ.batch_rows import BatchRows, PassEnd, SeenBatch
+from traceparity.differ.batch_rows import PassEnd, SeenBatch
 from traceparity.differ.coverage_scope import ScopeSamples
 from traceparity.differ.loader_passes import LoaderPasses
 from traceparity.differ.policy import Coverage
 from traceparity.differ.sample_ids import Numbers, SampleIds
+from traceparity.differ.step_batches import Events, StepBatches
 from traceparity.tracefmt.records import Columns
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class CollectedScope:
         lengths: What the batches say of the dataset's length.
         listings: Numbers of all samples of the datasets that the batches are from, by digest.
         from_sampler: Whether all samples are what a sampler asked for.
+        untrained: Samples that training used and did not train on, with the step and the reason.
         open: Why more of the scope may come after the end of the trace; empty where it is whole.
     """
 
@@ -47,7 +49,15 @@ class CollectedScope:
     lengths: set[int | None] = field(default_factory=set)
     listings: dict[bytes, Numbers] = field(default_factory=dict)
     from_sampler: bool = True
+    untrained: list[tuple[Numbers, int, str]] = field(default_factory=list)
     open: str = ""
+
+    def why_missing(self, number: int) -> str:
+        """Where a sample was used for training in vain, and why; empty where it never was."""
+        for numbers, step, reason in self.untrained:
+            if number in numbers:
+                return f"fetched in step {step}, {reason}"
+        return ""
 
     @property
     def name(self) -> str:
@@ -74,30 +84,32 @@ class SampleCollector:
         self._scopes: dict[tuple[str, int | None], CollectedScope] = {}
         self._given: set[tuple[str, int | None]] = set()
         self._passes: dict[tuple[str, int], LoaderPasses] = {}
-        self._rows: dict[int, BatchRows] = {}
+        self._rows: dict[int, StepBatches] = {}
         self._ranks: Ranks = {}
 
     # -- the run ------------------------------------------------------------------------------
 
     def begin_segment(self, ranks: Ranks) -> None:
         """The run, or its next part, is read from these traces."""
+        self._release()
         self._ranks = ranks
         self._rows = {
-            rank: BatchRows(trace, self._coverage, self._ids) for rank, trace in ranks.items()
+            rank: StepBatches(trace, self._coverage, self._ids) for rank, trace in ranks.items()
         }
         for passes in self._passes.values():
             passes.begin_segment()
 
     def take(self, rank: int, step: int, columns: Columns) -> None:
         """The next chunk of a step of a rank."""
-        self._events(rank, step, self._rows[rank].take(columns))
+        self._rows[rank].take(step, columns)
 
     def end_step(self, rank: int, step: int) -> None:
         """A step of a rank has no more chunks."""
-        self._events(rank, step, self._rows[rank].end_step())
+        self._events(rank, self._rows[rank].end_step(step))
 
     def finish(self) -> None:
         """The run has no more steps: the remaining scopes are given away."""
+        self._release()
         for key in sorted(self._scopes, key=lambda key: (key[1] or 0, key[0])):
             self._finish_scope(key)
 
@@ -108,13 +120,17 @@ class SampleCollector:
 
     # -- batches ------------------------------------------------------------------------------
 
-    def _events(self, rank: int, step: int, events: Iterator[SeenBatch | PassEnd]) -> None:
-        for event in events:
+    def _release(self) -> None:
+        for rank, rows in self._rows.items():
+            self._events(rank, rows.finish())
+
+    def _events(self, rank: int, events: Events) -> None:
+        for step, event in events:
             if isinstance(event, PassEnd):
                 self._of(event.loader, rank).end(event.epoch)
             elif event.trained:
                 self._trained(rank, step, event)
-            elif self._coverage.count == "fetched":
+            elif self._coverage.count == "fetched" or event.untrained:
                 self._fetched(rank, step, event)
 
     def _of(self, loader: str, rank: int) -> LoaderPasses:
@@ -169,7 +185,10 @@ class SampleCollector:
             scope.listings.setdefault(*passes.listing)
         scope.lengths.add(None if passes.listing is not None else batch.dataset_length)
         scope.from_sampler &= batch.from_sampler
-        if batch.ids is None:
+        if self._coverage.count == "trained" and not batch.trained:
+            if batch.ids is not None:
+                scope.untrained.append((batch.ids, step, batch.untrained))
+        elif batch.ids is None:
             scope.unknown[batch.unknown] = scope.unknown.get(batch.unknown, 0) + 1
         else:
             scope.samples.add(batch.ids, rank, step, batch.worker)

@@ -124,7 +124,8 @@ class BatchRows:
         site = self._trace.sites[number].site
         if site.phase != Phase.DATA or not _LOADER.fullmatch(site.component):
             return _NOTHING
-        if self._fields.place_of(site.field) is not None:
+        # A sampler's description has the name that means its IDs in a policy.
+        if self._id != "sampler" and self._fields.place_of(site.field) is not None:
             return _Role.FIELD
         return _ROLE_OF.get(site.field, _NOTHING)
 

@@ -1,6 +1,7 @@
 """Where reports go: the formats that were asked for, to stdout or to files."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -10,6 +11,8 @@ from typing import TextIO
 import click
 
 FORMATS = ("text", "json", "junit", "github")
+_COMMAND = re.compile(r"^(\s*[:#])([:#])", re.MULTILINE)
+"""A line that GitHub's runner would obey, as ``::error::``, though a program has written it."""
 TRACKERS = ("wandb", "mlflow", "tensorboard")
 
 report_option = click.option(
@@ -97,7 +100,10 @@ def write_reports(
         ClickException: One cannot be written.
     """
     for name, path in outputs:
-        write_report(render(name, path), path)
+        text = render(name, path)
+        if name == "text" and path is None and "GITHUB_ACTIONS" in os.environ:
+            text = _COMMAND.sub(r"\1 \2", text)
+        write_report(text, path)
     if any(name == "github" for name, _ in outputs):
         write_summary(summary())
 

@@ -1,6 +1,7 @@
 """Execution: one command, run once under the recorder in a fresh process, and what came of it."""
 
 import os
+import re
 import shlex
 import tempfile
 import threading
@@ -33,6 +34,12 @@ TAIL_LINES = 40
 FAILED = "it ended with exit status"
 """How the problem of a command begins that ended by itself, and not well."""
 _TAIL_BYTES = 8192
+_STEERING = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, movements
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links
+    r"|[\x00-\x08\x0e-\x1f\x7f-\x9f]"
+)
+"""What a terminal obeys, by ECMA-48; line ends and tabs are text."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -293,9 +300,13 @@ def log_files(out: Path) -> tuple[Path, Path]:
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log, at most 8 KiB; bytes that are no text are replaced."""
+    """The last lines of a log, at most 8 KiB, as plain text.
+
+    Bytes that are no text are replaced; what steers a terminal is left out, since a report must
+    not do what a program asks of one.
+    """
     with log.open("rb") as stream:
         size = stream.seek(0, 2)
         stream.seek(max(0, size - _TAIL_BYTES))
-        text = stream.read().decode(errors="replace")
+        text = _STEERING.sub("", stream.read().decode(errors="replace"))
     return "\n".join(text.splitlines()[-TAIL_LINES:])

@@ -188,3 +188,24 @@ def test_a_checkpoint_may_have_spaces_and_commas_in_its_path(cases):
         'resume = ["true", "{save}/a b,c/last"]',
     )
     assert "did not write" not in case.verdict.reason
+
+
+def test_no_report_does_what_a_program_asks_of_a_terminal_or_of_a_runner(cases):
+    said = "\n::error file=x::injected\n\x1b[31mred\x1b[0m\x07\x1b]0;title\x07 end\n"
+    (cases.folder / "noisy").write_text(said)
+    script = cases.folder / "noisy.sh"
+    script.write_text(f"cat {cases.folder / 'noisy'} >&2\nexit 3\n")
+    path = cases.write(f'[[case]]\nname = "a"\nkind = "check"\ncommand = ["bash", "{script}"]\n')
+
+    done = subprocess.run(
+        [sys.executable, "-m", "traceparity.cli.verify", path, "--format", "text"],
+        env={**os.environ, "GITHUB_ACTIONS": "true"},
+        capture_output=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    text = done.stdout.decode()
+    assert "red end" in text
+    assert "injected" in text
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
+    assert not set(text) & {"\x1b", "\x07"}

@@ -59,6 +59,11 @@ class Batch:
     fetched: int
     tensors: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the program still holds any tensor of it, and may come to it later."""
+        return any(ref() is not None for ref in self.tensors)
+
     def feeds(self, storages: set[int], digests: set[bytes]) -> bool:
         """Whether a call's tensors are this batch's, by memory or by content."""
         for ref in self.tensors:
@@ -150,12 +155,18 @@ class Waiting:
         return digests
 
     def claim(self, batch: Batch) -> None:
-        """A batch belongs to the current micro-batch; those before it in its pass were skipped."""
+        """A batch belongs to the current micro-batch.
+
+        Those before it in its pass were skipped, unless the program has kept them, as where it
+        collects a pass and trains on it in another order.
+        """
         self._loaders.setdefault(batch.loader, len(self._loaders))
         skipped = [
             other
             for other in self._batches
-            if other.iteration == batch.iteration and other.number < batch.number
+            if other.iteration == batch.iteration
+            and other.number < batch.number
+            and not other.is_kept
         ]
         gone = {id(other) for other in (*skipped, batch)}
         self._batches = [other for other in self._batches if id(other) not in gone]

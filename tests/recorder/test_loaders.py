@@ -143,6 +143,11 @@ def arrow() -> Iterator[Any]:
         yield batch["id"], batch["row"]
 
 
+def collected() -> Iterator[tuple[list[int], Any]]:
+    """A pass is collected first, and trained on in another order."""
+    yield from list(batches(DataLoader(Table(), 4, shuffle=True)))[::-1]
+
+
 KINDS: dict[str, Callable[[], Iterable[Any]]] = {
     "no workers": lambda: batches(DataLoader(Table(), 4, shuffle=True), 2),
     "workers": lambda: batches(workers()),
@@ -173,6 +178,7 @@ KINDS: dict[str, Callable[[], Iterable[Any]]] = {
     "made anew": made_anew,
     "left early": left_early,
     "named": named,
+    "collected": collected,
     "stateful": stateful,
     "arrow": arrow,
 }

@@ -121,13 +121,15 @@ def updated_in_backward():
 
 
 def compiled_inside():
+    # The counters are of the whole process: what was compiled before us would count as ours.
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     model = nn.Sequential(torch.compile(network(), backend="aot_eager"), nn.Linear(3, 3))
     loss = torch.compile(lambda out: out.exp().mean(), backend="aot_eager")
     found = descend(model, lambda model, x: loss(model(x)))
     # What is left uncompiled since we watch would run other kernels.
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
     return [*found, torch.tensor(graphs)]
 
 

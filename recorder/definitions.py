@@ -7,12 +7,11 @@ by line and only until the definition is passed.
 
 import sys
 from collections.abc import Callable, Iterator
-from importlib.machinery import ModuleSpec
-from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
 
 from traceparity.recorder.functions import modules_named, modules_of
+from traceparity.recorder.late_import import at_imports
 
 
 class Definitions:
@@ -27,12 +26,13 @@ class Definitions:
         """
         self._names = names
         self._told = told
-        self._finder = _Finder({module for name in names for module in modules_of(name)}, told)
+        self._leave_imports: Callable[[], None] | None = None
         self._ends: dict[FrameType, int] = {}
 
     def install(self) -> None:
         """Begin to notice."""
-        sys.meta_path.insert(0, self._finder)
+        modules = {module for name in self._names for module in modules_of(name)}
+        self._leave_imports = at_imports(modules, lambda _: self._told())
         # A debugger or a coverage tool has the only trace function that there is.
         if sys.gettrace() is not None:
             return
@@ -46,8 +46,8 @@ class Definitions:
 
     def remove(self) -> None:
         """Stop."""
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
+        if self._leave_imports is not None:
+            self._leave_imports()
         for frame in list(self._ends):
             self._leave(frame)
 
@@ -98,56 +98,3 @@ def _lines(code: CodeType) -> Iterator[int]:
     for const in code.co_consts:
         if isinstance(const, CodeType):
             yield from _lines(const)
-
-
-class _Finder:
-    """Gives modules' own specs, for some modules with a loader that tells when it is done."""
-
-    def __init__(self, modules: set[str], told: Callable[[], None]) -> None:
-        self._modules = modules
-        self._told = told
-        self._asking: set[tuple[int, str]] = set()
-
-    def find_spec(self, name: str, *rest: Any) -> ModuleSpec | None:
-        key = get_ident(), name
-        if name not in self._modules or key in self._asking:
-            return None
-        self._asking.add(key)
-        try:
-            return self._with_our_loader(name, *rest)
-        finally:
-            self._asking.discard(key)
-
-    def _with_our_loader(self, *wanted: Any) -> ModuleSpec | None:
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = None if find is None else find(*wanted)
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, self._told)  # type: ignore[assignment]
-                return spec
-        return None
-
-
-class _Loader:
-    """A module's own loader, and then us."""
-
-    def __init__(self, loader: Any, told: Callable[[], None]) -> None:
-        self._loader = loader
-        self._told = told
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> Any:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        module.__loader__ = module.__spec__.loader = self._loader
-        try:
-            self._loader.exec_module(module)
-        except BaseException as error:
-            trace = error.__traceback__  # its first frame is this one
-            error.__traceback__ = trace and trace.tb_next
-            raise
-        self._told()

@@ -395,10 +395,25 @@ class StepFacts:
         )
 
     @cached_property
+    def training(self) -> npt.NDArray[np.int8]:
+        """``(modules,)`` modes in which the step trained: 1 train, 0 eval, -1 unknown.
+
+        Those that it began with, but for what was switched before its first training call.
+        """
+        rows = self.rows(Role.TRAINING)
+        rows = rows[(self.phase(rows) == Phase.FORWARD) & ~self.evaluation(rows)]
+        if not len(rows):
+            return self.state.training
+        found = self.state.training.copy()
+        for row, module in zip(rows.tolist(), self.subject(rows).tolist(), strict=True):
+            found[module] = bool(self.scalar(row))
+        return found
+
+    @cached_property
     def evaluations(self) -> tuple[Evaluation, ...]:
         """Calls of root modules as evaluation activity; empty in older traces."""
         flags, draws = self.rows(Role.TRAINING), self.rows(Role.DRAWS).tolist()
-        told = flags[self.phase(flags) == Phase.FORWARD].tolist()
+        told = flags[(self.phase(flags) == Phase.FORWARD) & self.evaluation(flags)].tolist()
         found = []
         for number, row in enumerate(told):
             drew = self.scalar(draws[number]) if number < len(draws) else None

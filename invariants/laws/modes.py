@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.finding import Finding, Rule
 from traceparity.invariants.laws import held
-from traceparity.invariants.roles import Role
 from traceparity.invariants.state import different
 from traceparity.invariants.tables import Gradient
 from traceparity.tracefmt.records import Phase
@@ -45,12 +44,12 @@ class TrainMode:
         self._group(facts)
         for root, members in self._roots.items():
             number = facts.names.module(root)
-            if number is None or facts.state.training[number] != 0:
+            if number is None or facts.training[number] != 0:
                 self._told.discard(root)
                 continue
-            if root in self._told or self._told_otherwise(facts, root):
+            if root in self._told:
                 continue
-            training = facts.state.training[members]
+            training = facts.training[members]
             sensitive = self._sensitive(facts, members)
             if sensitive and not (training == 1).any() and self._is_updated(facts, root):
                 self._told.add(root)
@@ -68,14 +67,6 @@ class TrainMode:
         self._roots = {}
         for number, path in enumerate(facts.names.modules):
             self._roots.setdefault(held.root_of(facts, path), []).append(number)
-
-    def _told_otherwise(self, facts: StepFacts, root: str) -> bool:
-        """Whether the root was called in train mode within the step."""
-        for row in facts.rows(Role.TRAINING).tolist():
-            site = facts.source.sites[facts.columns.site[row]].site
-            if site.phase == Phase.FORWARD and site.component == root:
-                return bool(facts.scalar(row))
-        return False
 
     def _sensitive(self, facts: StepFacts, members: list[int]) -> list[str]:
         """Modules that work otherwise in eval mode."""

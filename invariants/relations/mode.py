@@ -50,7 +50,7 @@ class Observer:
         if len(rows):
             called = facts.subject(rows)
             # Most steps call the same modules in the same modes.
-            key = called.tobytes(), facts.state.training.tobytes()
+            key = called.tobytes(), facts.training.tobytes()
             if key != self._key:
                 different, first = np.unique(called, return_index=True)
                 events = _training(facts, different.tolist())
@@ -65,7 +65,7 @@ class Observer:
 def _training(facts: StepFacts, called: list[int]) -> Iterator[tuple[Event, int]]:
     """Events, and the place of the first module of each."""
     found: dict[tuple[str, str, bool], list[int]] = {}
-    flags, names, classes = facts.state.training, facts.names.modules, facts.state.classes
+    flags, names, classes = facts.training, facts.names.modules, facts.state.classes
     for at, number in enumerate(called):
         flag = int(flags[number])
         if flag >= 0:

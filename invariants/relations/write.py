@@ -132,7 +132,7 @@ class Observer:
         if len(self._owner) < len(names.tensors):
             owners = (names.module(name.rpartition(".")[0]) for name in names.tensors)
             self._owner = np.array([-1 if each is None else each for each in owners], np.int64)
-        modes: Ids = facts.state.training[self._owner].astype(np.int64) + 1
+        modes: Ids = facts.training[self._owner].astype(np.int64) + 1
         modes[self._owner < 0] = 0
         return modes
 

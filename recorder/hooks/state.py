@@ -129,10 +129,16 @@ class StateHooks:
                 self._gradients.watch(parameter, name)
 
     def called(self, entry: ModuleEntry, module: torch.nn.Module) -> None:
-        """A root is called for training: record its mode if it has changed within the step."""
+        """A root is called for training: record what modes changed within the step, if its did."""
         training = bool(getattr(innermost(module), "training", False))
-        if self._training.get(entry.path, training) is not training:
-            self._recording.plain(Phase.FORWARD, entry.path, "training", training, Flag.CONTEXT)
+        if self._training.get(entry.path, training) is training:
+            return
+        for member, inner in live_modules(entry.root):
+            training = bool(getattr(inner, "training", False))
+            if not member.wrapper and self._training.get(member.path, training) is not training:
+                self._recording.plain(
+                    Phase.FORWARD, member.path, "training", training, Flag.CONTEXT
+                )
 
     def _describe(self, entry: ModuleEntry, module: torch.nn.Module) -> None:
         entry.described = True

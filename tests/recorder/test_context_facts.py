@@ -136,7 +136,10 @@ def test_the_first_batch_of_a_pass_tells_what_chose_its_samples(rows):
 
 
 def test_a_root_called_in_another_mode_than_the_step_began_with_tells(rows):
-    assert rows(modes, "training") == [(0, "", "training", True), (1, "", "training", True)]
+    """And so does what is in it."""
+    assert rows(modes, "training") == [
+        (step, module, "training", True) for step in (0, 1) for module in ("", "0", "1")
+    ]
 
 
 def test_updates_that_run_no_hooks_leave_a_trace(rows):

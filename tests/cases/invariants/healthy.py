@@ -227,6 +227,24 @@ def evaluated_in_between(folder: str) -> None:
             model.train()
 
 
+def mode_set_in_the_closure(folder: str) -> None:
+    """A step begins as the evaluation left the model; the optimizer's closure sets the mode."""
+    torch.manual_seed(0)
+    model = Network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for inputs, targets in itertools.chain(shuffled(), shuffled(1)):
+
+        def closure(inputs: torch.Tensor = inputs, targets: torch.Tensor = targets) -> torch.Tensor:
+            model.train()
+            optimizer.zero_grad()
+            loss = functional.mse_loss(model(inputs), targets)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        evaluate(model)
+
+
 def student(folder: str) -> None:
     """A teacher in each step, and a target network that follows after every third one."""
     torch.manual_seed(0)
@@ -257,6 +275,6 @@ def renormalised(folder: str) -> None:
 
 PROGRAMS: tuple[Callable[[str], None], ...] = (
     accumulation, adapters, adversaries, adversaries_turn_by_turn, average, cloned,
-    evaluated_in_between, frozen_backbone, left_over, renormalised, student, thawed, tied,
-    truncated, unused,
+    evaluated_in_between, frozen_backbone, left_over, mode_set_in_the_closure, renormalised,
+    student, thawed, tied, truncated, unused,
 )  # fmt: skip

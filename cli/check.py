@@ -11,7 +11,8 @@ from traceparity.cli.exits import Exit, run_command
 from traceparity.cli.locations import LOCATION
 from traceparity.cli.outputs import (
     FORMATS,
-    parse_output,
+    clear_outputs,
+    parse_outputs,
     parse_trackers,
     report_option,
     report_width,
@@ -82,8 +83,8 @@ def check(
     from traceparity.differ.policy import Policy
     from traceparity.verify.run_verdict import judge_run, verdict_on_error
 
-    outputs = [parse_output(text) for text in formats] or [("text", None)]
-    logged = parse_trackers(trackers)
+    outputs, logged = parse_outputs(formats, trace), parse_trackers(trackers)
+    clear_outputs(outputs)
     policy: Policy = Policy()
     try:
         policy = _policy(options)

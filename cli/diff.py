@@ -12,7 +12,8 @@ from traceparity.cli.exits import Exit, run_command
 from traceparity.cli.locations import LOCATION
 from traceparity.cli.outputs import (
     FORMATS,
-    parse_output,
+    clear_outputs,
+    parse_outputs,
     parse_trackers,
     report_option,
     report_width,
@@ -114,8 +115,8 @@ def diff(
     if propose_renames:
         _propose_renames(reference, target)
         return
-    outputs = [parse_output(text) for text in formats] or [("text", None)]
-    logged = parse_trackers(trackers)
+    outputs, logged = parse_outputs(formats, (reference, *target)), parse_trackers(trackers)
+    clear_outputs(outputs)
     policy: Policy = Policy()
     try:
         policy = _policy(options)

@@ -1,12 +1,16 @@
 """Exit statuses of all commands, and how errors leave those that read traces."""
 
 import os
+import signal
 import sys
 from enum import IntEnum
 
 import click
 
 from traceparity.tracefmt.errors import TraceparityError
+
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
+"""What asks a command to end; Ctrl-C alone is heard by those that start nothing."""
 
 
 class Exit(IntEnum):
@@ -36,6 +40,9 @@ def run_command(name: str, command: click.Command) -> None:
         click.echo(f"{name}: {error}", err=True)
         sys.exit(Exit.ERROR)
     except (click.Abort, KeyboardInterrupt):
+        # Once more while Python ends would make it end by the signal.
+        for number in INTERRUPTS:
+            signal.signal(number, signal.SIG_IGN)
         sys.exit(Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader went away, as `| head` does; Python must not complain when it exits.

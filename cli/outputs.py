@@ -1,5 +1,6 @@
 """Where reports go: the formats that were asked for, to stdout or to files."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -35,6 +36,43 @@ def parse_output(text: str) -> tuple[str, Path | None]:
     if name not in FORMATS:
         raise click.BadParameter(f"no format {name!r}; there are {', '.join(FORMATS)}")
     return name, Path(path) if path else None
+
+
+def parse_outputs(
+    texts: Sequence[str], inputs: Sequence[object] = ()
+) -> list[tuple[str, Path | None]]:
+    """Format and path of each report that was asked for; the text report where none was.
+
+    Args:
+        texts: ``FORMAT[=PATH]`` each.
+        inputs: What is to be judged; a report must not be written over it.
+
+    Raises:
+        BadParameter: There is no such format, or a path would be written twice.
+    """
+    outputs = [parse_output(text) for text in texts] or [("text", None)]
+    taken = {each.resolve(): "what is judged" for each in inputs if isinstance(each, Path)}
+    for name, path in outputs:
+        if path is None or not _is_replaced(path):
+            continue
+        if before := taken.get(path.resolve()):
+            raise click.BadParameter(f"{name}={path} would be written over {before}")
+        taken[path.resolve()] = f"the report {name}={path}"
+    return outputs
+
+
+def clear_outputs(outputs: Sequence[tuple[str, Path | None]]) -> None:
+    """Remove the reports of an earlier run: whatever ends this one, they are not taken for its."""
+    for _, path in outputs:
+        if path is not None and path.is_file():
+            # One that cannot be removed can mostly not be written either, which is told then.
+            with contextlib.suppress(OSError):
+                path.resolve().unlink()
+
+
+def _is_replaced(path: Path) -> bool:
+    """Whether what is written there takes the place of what was; not so for a pipe or a device."""
+    return path.is_file() or not path.exists()
 
 
 def wants_colour(path: Path | None = None, stream: TextIO | None = None) -> bool:
@@ -99,7 +137,8 @@ def write_reports(
     Raises:
         ClickException: One cannot be written.
     """
-    for name, path in outputs:
+    # Files first: whoever reads our stdout may have gone away.
+    for name, path in sorted(outputs, key=lambda output: output[1] is None):
         text = render(name, path)
         if name == "text" and path is None and "GITHUB_ACTIONS" in os.environ:
             text = _COMMAND.sub(r"\1 \2", text)

@@ -1,17 +1,20 @@
 """The command ``tp-verify``."""
 
-import signal
+import contextlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceparity._version import __version__
 from traceparity.cli.exits import Exit, run_command
+from traceparity.cli.interruption import hear_interrupts, interruptible, leave
 from traceparity.cli.outputs import (
     FORMATS,
-    parse_output,
+    clear_outputs,
+    parse_outputs,
     parse_trackers,
     report_option,
     track_result,
@@ -65,38 +68,31 @@ def verify(
     CASE is the name of a case or a glob; without any, all cases are run. With --init, what stands
     after -- is a command to begin a case file with.
 
-    Exit status: that of the worst case, in the order 2 ERROR, 1 FAIL, 3 ABSTAIN, 0 PASS.
+    Exit status: that of the worst case, in the order 2 ERROR, 1 FAIL, 3 ABSTAIN, 0 PASS; 130 where
+    it is interrupted, with a report on the cases that were judged by then.
     """
-    from traceparity.verify.case_file import read_cases
-    from traceparity.verify.result import VerifyResult
-    from traceparity.verify.runner import chosen, run_cases
-    from traceparity.verify.work_folder import default_work
-
+    hear_interrupts()
     if kind is not None:
         _begin(kind, (file, *names), out or Path("parity.toml"))
         return
     if out is not None:
         raise click.UsageError("-o goes with --init; reports go to --format FORMAT=PATH")
-    outputs = [parse_output(text) for text in formats] or [("text", None)]
-    logged = parse_trackers(trackers)
+    if listing and formats:
+        raise click.UsageError("--list prints names and kinds alone; it goes without --format")
     path = Path(file)
+    outputs = parse_outputs(formats, [path])
+    logged = parse_trackers(trackers)
+    clear_outputs(outputs)
+
     try:
-        cases = chosen(read_cases(path), names)
         if listing:
-            click.echo("".join(f"{case.kind:13} {case.name}\n" for case in cases.cases), nl=False)
+            _list(path, names)
             return
-        _end_as_interrupted()
-        result = run_cases(
-            cases,
-            work=work or default_work(path),
-            jobs=jobs,
-            updating=update,
-            zooming=zoom,
-            told=_tell,
-        )
+        options = {"work": work, "jobs": jobs, "updating": update, "zooming": zoom}
+        result = _run(path, names, lambda found: _report(found, outputs, verbose=verbose), options)
     except TraceparityError as error:
         click.echo(f"tp-verify: {error}", err=True)
-        result = VerifyResult(path, problem=str(error))
+        result = _not_judged(path, str(error))
         # There is nothing to print, but a file that was asked for says so too.
         outputs = [output for output in outputs if output[1]]
     _report(result, outputs, verbose=verbose)
@@ -105,12 +101,38 @@ def verify(
     sys.exit(Exit.PASS if allow_abstain and status is Exit.ABSTAIN else status)
 
 
-def _end_as_interrupted() -> None:
-    """A job that is told to end, or loses its terminal, must end what it has started."""
-    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
-        # Under nohup it is to outlive its terminal.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+def _list(path: Path, names: tuple[str, ...]) -> None:
+    from traceparity.verify.case_file import read_cases
+    from traceparity.verify.runner import chosen
+
+    for case in chosen(read_cases(path), names).cases:
+        click.echo(f"{case.kind:13} {case.name}")
+
+
+def _run(
+    path: Path,
+    names: tuple[str, ...],
+    report: Callable[["VerifyResult"], None],
+    options: dict[str, Any],
+) -> "VerifyResult":
+    """Run the cases that were chosen; where that is interrupted, report and do not come back."""
+    from traceparity.verify.case_file import read_cases
+    from traceparity.verify.runner import chosen, run_cases
+    from traceparity.verify.work_folder import default_work
+
+    cases = chosen(read_cases(path), names)
+    options["work"] = options["work"] or default_work(path)
+    with interruptible("tp-verify") as halt:
+        result = run_cases(cases, stop=halt, told=_tell, **options)
+        if result.interrupted:
+            leave("tp-verify", lambda: report(result))
+    return result
+
+
+def _not_judged(path: Path, problem: str) -> "VerifyResult":
+    from traceparity.verify.result import VerifyResult
+
+    return VerifyResult(path, problem=problem)
 
 
 def _report(
@@ -132,9 +154,13 @@ def _begin(kind: str, command: tuple[str, ...], file: Path) -> None:
     if kind not in ROLES:
         raise click.BadParameter(f"no kind {kind!r}; there are {', '.join(ROLES)}")
     work = default_work(file)
-    _end_as_interrupted()
-    with held(work):
-        blanks = start_file(kind, command, file, work)
+    with held(work), interruptible("tp-verify") as halt:
+        try:
+            blanks = start_file(kind, command, file, work, halt)
+        except TraceparityError:
+            if halt.is_set():
+                sys.exit(Exit.INTERRUPTED)
+            raise
     then = f"fill in {', '.join(blanks)}, then run" if blanks else "run"
     click.echo(f"{file}: a case of kind {kind}; {then}: tp-verify {file}")
 
@@ -142,9 +168,12 @@ def _begin(kind: str, command: tuple[str, ...], file: Path) -> None:
 def _tell(case: "Case", result: "CaseResult | None") -> None:
     """Say on stderr how it goes."""
     if result is None:
-        click.echo(f"running  {case.name}", err=True)
+        line = f"running  {case.name}"
     else:
-        click.echo(f"{result.outcome.value:8} {case.name}  ({result.seconds:.1f} s)", err=True)
+        line = f"{result.outcome.value:8} {case.name}  ({result.seconds:.1f} s)"
+    # A terminal that is gone takes no result with it.
+    with contextlib.suppress(OSError):
+        click.echo(line, err=True)
 
 
 def _render(result: "VerifyResult", name: str, path: Path | None, *, verbose: bool) -> str:

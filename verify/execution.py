@@ -31,6 +31,8 @@ from traceparity.verify.process_group import ProcessGroup
 
 TAIL_LINES = 40
 """Lines of a log that a result carries."""
+INTERRUPTED = "it was interrupted"
+"""The problem of a command that was ended because we are."""
 FAILED = "it ended with exit status"
 """How the problem of a command begins that ended by itself, and not well."""
 _TAIL_BYTES = 8192
@@ -196,17 +198,20 @@ class _Run:
             told = self._told(environment, attached.name)
             began = time.perf_counter()
             try:
-                group = ProcessGroup(
-                    command, cwd=self._cwd, environment=told, mark=self._session, logs=self._logs
-                )
+                group = ProcessGroup(command, cwd=self._cwd, environment=told, logs=self._logs)
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or error
                 return self._result(f"{self._words[0]} cannot be run: {reason}")
-            ended, cut = self._await(group, timeout, stop)
+            try:
+                ended, cut = self._await(group, timeout, stop)
+                # Asked while it runs: what still records then is cut off by us.
+                unfinished = self._finish(ended)
+            finally:
+                group.end()
             seconds = time.perf_counter() - began
             anyone = bool(os.path.getsize(attached.name))
         status = exit_status(ended)
-        unfinished = finish_traces(self._out, status) if self._order else []
+        self._finish(ended)
         problem = cut or _failed(status) or next(iter(unfinished), "")
         processes: tuple[Process, ...] = ()
         if self._order and not problem:
@@ -215,26 +220,20 @@ class _Run:
 
     def _told(self, environment: Mapping[str, str], attached: str) -> dict[str, str]:
         if self._order is None:
-            # The name of the execution is what its processes are found by.
-            return {**with_boot(environment), "TRACEPARITY_EXECUTION": self._session}
+            return with_boot(environment)
         return recording_environment(self._order, environment, self._session, attached)
 
     def _await(
         self, group: ProcessGroup, timeout: float | None, stop: threading.Event
     ) -> tuple[int, str]:
         """How the command ended, and why where it did not end by itself."""
-        try:
-            ended = group.wait(timeout, stop)
-        except BaseException:
-            group.end()
-            raise
+        ended = group.wait(timeout, stop)
         if ended is not None:
             return ended, ""
-        ended = group.end()
-        return (
-            ended,
-            "it was interrupted" if stop.is_set() else f"it took longer than {timeout:g} s",
-        )
+        return group.end(), INTERRUPTED if stop.is_set() else f"it took longer than {timeout:g} s"
+
+    def _finish(self, ended: int) -> list[str]:
+        return finish_traces(self._out, exit_status(ended)) if self._order else []
 
     def _evidence(self, *, anyone: bool) -> tuple[str, tuple[Process, ...]]:
         """What is wrong with the traces, and who wrote them."""

@@ -26,6 +26,7 @@ def as_dict(result: VerifyResult) -> dict[str, Any]:
         "traceparity_version": __version__,
         "outcome": result.outcome.value,
         "reason": result.reason,
+        "interrupted": result.interrupted,
         "file": str(result.path),
         "cases": [_case(case) for case in result.cases],
     }

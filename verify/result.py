@@ -75,11 +75,13 @@ class VerifyResult:
         path: The case file.
         cases: In the order of the file.
         problem: Why none could be judged; empty where they were.
+        interrupted: Whether it was ended before all of them were judged.
     """
 
     path: Path
     cases: tuple[CaseResult, ...] = ()
     problem: str = ""
+    interrupted: bool = False
 
     @property
     def outcome(self) -> Outcome:
@@ -89,7 +91,8 @@ class VerifyResult:
     @property
     def reason(self) -> str:
         """How many cases came to what."""
-        return self.problem or counted([case.outcome for case in self.cases])
+        said = self.problem or counted([case.outcome for case in self.cases])
+        return f"interrupted; {said}" if self.interrupted else said
 
 
 def worst(outcomes: Sequence[Outcome]) -> Outcome:

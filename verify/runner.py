@@ -1,10 +1,13 @@
-"""The runner: judges the cases of a file, some at once, and puts their results together."""
+"""The runner: judges the cases of a file, some at once, and puts their results together.
+
+Whatever ends it early, what was judged by then is told, and what was not is told to be so.
+"""
 
 import fnmatch
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from traceparity.differ.result import Outcome
@@ -12,11 +15,16 @@ from traceparity.tracefmt.errors import TraceparityError
 from traceparity.verify.case import Case, CaseFile
 from traceparity.verify.case_zoom import zoomed
 from traceparity.verify.errors import CaseFileError, WorkFolderError
+from traceparity.verify.execution import INTERRUPTED
 from traceparity.verify.golden import update
 from traceparity.verify.kinds import JUDGES
+from traceparity.verify.process_group import LONGEST_END
 from traceparity.verify.result import CaseResult, Verdict, VerifyResult
 from traceparity.verify.stage import Ended, Stage
 from traceparity.verify.work_folder import emptied, held
+
+_LOOK = 0.1
+"""Seconds between two looks at whether all is to end."""
 
 
 def chosen(file: CaseFile, patterns: Sequence[str]) -> CaseFile:
@@ -71,6 +79,8 @@ def run_cases(
     root = file.path.parent
 
     def judge(case: Case) -> CaseResult:
+        if halt.is_set():
+            return _interrupted(case, "before it began")
         if told:
             told(case, None)
         try:
@@ -85,16 +95,48 @@ def run_cases(
             told(case, result)
         return result
 
-    with held(work), ThreadPoolExecutor(max(1, jobs)) as pool:
+    with held(work):
+        results = _all_judged(cases, judge, max(1, jobs), halt)
+    return VerifyResult(file.path, results, interrupted=halt.is_set())
+
+
+def _all_judged(
+    cases: Sequence[Case], judge: Callable[[Case], CaseResult], jobs: int, halt: threading.Event
+) -> tuple[CaseResult, ...]:
+    pool = ThreadPoolExecutor(jobs)
+    try:
         futures = [pool.submit(judge, case) for case in cases]
-        try:
-            results = tuple(future.result() for future in futures)
-        except BaseException:
-            # What runs must end before the pool does, and nothing more may begin.
-            halt.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-    return VerifyResult(file.path, results)
+        _wait(futures, halt)
+    except BaseException:
+        # What runs must end before we do, and nothing more may begin.
+        halt.set()
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown(wait=not halt.is_set(), cancel_futures=True)
+    return tuple(map(_result, cases, futures))
+
+
+def _wait(futures: Sequence[Future[CaseResult]], halt: threading.Event) -> None:
+    """Wait for all cases, or, once they are to end, for as long as their commands may take to."""
+    while not halt.is_set() and wait(futures, _LOOK).not_done:
+        pass
+    if halt.is_set():
+        for future in futures:
+            future.cancel()
+        # A long comparison is not waited for: nothing of it outlives us.
+        wait(futures, LONGEST_END)
+
+
+def _result(case: Case, future: Future[CaseResult]) -> CaseResult:
+    """The result of a case, which may never have come to one."""
+    if future.done() and not future.cancelled():
+        return future.result()
+    begun = not future.cancelled()
+    return _interrupted(case, "while recordings were compared" if begun else "before it began")
+
+
+def _interrupted(case: Case, when: str) -> CaseResult:
+    return CaseResult(case.name, case.kind, Verdict(Outcome.ERROR, f"interrupted {when}"))
 
 
 def _judged(stage: Stage, *, updating: bool, zooming: bool) -> CaseResult:
@@ -108,6 +150,8 @@ def _judged(stage: Stage, *, updating: bool, zooming: bool) -> CaseResult:
             verdict = zoomed(stage, verdict) if zooming else verdict
     except Ended as end:
         verdict = end.verdict
+        if cut := [play.role for play in stage.played if play.execution.problem == INTERRUPTED]:
+            verdict = Verdict(Outcome.ERROR, f"interrupted while {cut[-1]} ran")
     except TraceparityError as error:
         verdict = Verdict(Outcome.ERROR, str(error))
     return CaseResult(

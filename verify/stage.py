@@ -129,6 +129,8 @@ class Stage:
         Raises:
             Ended: It cannot be run at all.
         """
+        if self._stop.is_set():
+            raise Ended(Verdict(Outcome.ERROR, f"interrupted before {name} ran"))
         work = self._folder / name
         work.mkdir()
         folders = {**self._folders, "work": work}

@@ -3,6 +3,7 @@
 import math
 import os
 import shlex
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,13 @@ class Facts:
     seconds: float
 
 
-def start_file(kind: str, command: Sequence[str], file: Path, work: Path) -> list[str]:
+def start_file(
+    kind: str,
+    command: Sequence[str],
+    file: Path,
+    work: Path,
+    stop: threading.Event | None = None,
+) -> list[str]:
     """Run a command once, and write a case file with a case of a kind.
 
     Args:
@@ -49,6 +56,7 @@ def start_file(kind: str, command: Sequence[str], file: Path, work: Path) -> lis
         command: What its reference, or only command, is.
         file: The file to write.
         work: A folder for the recording.
+        stop: Set by another thread, or a signal, to end the command.
 
     Returns:
         The keys that are to be filled in.
@@ -60,7 +68,7 @@ def start_file(kind: str, command: Sequence[str], file: Path, work: Path) -> lis
     if file.exists():
         raise CaseFileError(f"{file} exists; name another with -o")
     run = run_recorded(
-        list(command), out=work / "first.trace", overwrite=True, timeout=DEFAULT_TIMEOUT
+        list(command), out=work / "first.trace", overwrite=True, timeout=DEFAULT_TIMEOUT, stop=stop
     )
     if not run.ok:
         last = run.stderr_tail.strip().splitlines()

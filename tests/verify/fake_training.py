@@ -44,6 +44,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--disturbed", action="store_true")
     parser.add_argument("--broken", action="store_true")
     parser.add_argument("--hang", action="store_true")
+    parser.add_argument("--linger", action="store_true")
     parser.add_argument("--say", default="")
     return parser.parse_args()
 
@@ -104,6 +105,11 @@ def main() -> None:
                 session=options.session or told["session"], process=process,
                 versions={"torch": "2.13.0", **options.versions},
             )  # fmt: skip
+        if options.linger:
+            # As one that still writes: without its end.
+            os.truncate(out, out.stat().st_size - 1)
+            out.with_suffix(".lingers").touch()
+            time.sleep(600)
     if options.out:
         (options.out / "last.json").write_text(json.dumps({"step": options.steps}))
     sys.exit(options.status)

@@ -1,14 +1,18 @@
 """One command under the recorder: what is told of it, and what is never judged."""
 
+import os
+import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from traceparity.tracefmt.errors import TraceExistsError
-from traceparity.verify.execution import run_recorded
+from traceparity.verify.execution import run_plain, run_recorded
 
 TRAIN = [sys.executable, str(Path(__file__).with_name("fake_training.py"))]
 
@@ -80,6 +84,85 @@ def test_a_timeout_ends_the_whole_process_group_and_what_left_it(tmp_path):
     assert done.problem == "it took longer than 2 s"
     assert time.monotonic() - began < 30
     assert alive(mark) == []
+
+
+LEAVING = """
+sleep {number} &
+env -i setsid sleep {number} &
+(env -i setsid bash -c 'trap "" TERM; sleep {number}; sleep {number}' &)
+sleep 0.3
+"""
+
+
+def sleeping(number: float) -> list[str]:
+    """Processes that were asked to sleep for so long."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(number) in entry.read_text().split("\0"):
+                found.append(entry.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def number() -> float:
+    """Seconds for which nothing else sleeps."""
+    return 600 + os.getpid() + time.time_ns() % 1000 / 1000
+
+
+def test_what_a_command_leaves_behind_is_ended_and_nothing_else(tmp_path, number):
+    """In its group, or in sessions of their own without a mark; beside another command."""
+    ours = subprocess.Popen(["sleep", str(number + 1)])
+    stop = threading.Event()
+    other = threading.Thread(
+        target=run_plain, args=[["sleep", str(number + 2)]],
+        kwargs={"out": tmp_path / "b.trace", "stop": stop},
+    )  # fmt: skip
+    other.start()
+
+    done = run_plain(["bash", "-c", LEAVING.format(number=number)], out=tmp_path / "a.trace")
+
+    assert (done.status, done.problem) == (0, "")
+    assert sleeping(number) == []
+    assert (len(sleeping(number + 1)), len(sleeping(number + 2))) == (1, 1)
+    stop.set()
+    other.join()
+    assert sleeping(number + 2) == []
+    ours.kill()
+    ours.wait()
+
+
+def test_a_training_that_outlives_its_command_is_ended_and_not_judged(tmp_path):
+    words = " ".join([*TRAIN, "--linger"])
+    script = f"{words} & until [ -e {tmp_path / 'a.lingers'} ]; do sleep 0.05; done"
+
+    done = run_recorded(["bash", "-c", script], out=tmp_path / "a.trace")
+
+    assert "still runs and records" in done.problem
+
+
+def test_no_command_outlives_the_one_that_runs_it(tmp_path, number):
+    """Not even where that is killed, and can do nothing about it."""
+    code = (
+        "import sys; from pathlib import Path; from traceparity.verify.execution import run_plain;"
+        "run_plain(['sleep', sys.argv[1]], out=Path('a.trace'))"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code, str(number)], cwd=tmp_path)
+    wait_until(lambda: len(sleeping(number)) == 2)
+
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+
+    wait_until(lambda: sleeping(number) == [])
+
+
+def wait_until(seen: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_another_thread_can_end_it(tmp_path):

@@ -153,20 +153,54 @@ def test_a_folder_with_something_else_in_it_is_not_emptied(cases, commands):
     assert precious.read_text() == "mine"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupt_ends_what_runs_and_exits_130(number, cases):
-    path = cases.write('[[case]]\nname = "it"\nkind = "check"\ncommand = "TRAIN --hang"\n')
+INTERRUPTED = """
+[[case]]
+name = "before"
+kind = "check"
+command = "TRAIN"
+
+[[case]]
+name = "it"
+kind = "check"
+command = "TRAIN --hang"
+
+[[case]]
+name = "after"
+kind = "check"
+command = "TRAIN"
+"""
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGINT] * 3, [signal.SIGTERM], [signal.SIGHUP]])
+def test_an_interrupt_ends_what_runs_and_tells_what_was_judged(numbers, cases):
+    """Also where it is pressed again while everything ends."""
+    path = cases.write(INTERRUPTED)
+    (cases.folder / "r.json").write_text("of an earlier run")
     child = subprocess.Popen(
-        [sys.executable, "-m", "traceparity.cli.verify", str(path)], stderr=subprocess.PIPE
-    )
+        [sys.executable, "-m", "traceparity.cli.verify", path.name, "--format", "text",
+         "--format", "json=r.json", "--format", "junit=j.xml"],
+        cwd=cases.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     log = cases.folder / "parity.verify/it/command.stderr.log"
     while child.poll() is None and not (log.exists() and log.read_text()):
         time.sleep(0.05)
+    assert not (cases.folder / "r.json").exists()
 
-    child.send_signal(number)
-    _, said = child.communicate(timeout=60)
+    for number in numbers:
+        child.send_signal(number)
+        time.sleep(0.1)
+    text, said = child.communicate(timeout=60)
 
-    assert child.returncode == 130, said.decode()
+    assert child.returncode == 130, said
+    assert "ERROR  Interrupted; 3 cases: 2 ERROR, 1 PASS." in text
+    assert "tp-verify: interrupted" in said
+    data = json.loads((cases.folder / "r.json").read_text())
+    assert data["interrupted"]
+    assert [(case["outcome"], case["reason"]) for case in data["cases"][1:]] == [
+        ("ERROR", "interrupted while command ran"), ("ERROR", "interrupted before it began")
+    ]  # fmt: skip
+    assert data["cases"][0]["outcome"] == "PASS"
+    assert 'errors="2"' in (cases.folder / "j.xml").read_text()
     with pytest.raises(subprocess.CalledProcessError):
         subprocess.run(["pgrep", "-f", f"{path.parent}"], check=True, stdout=subprocess.DEVNULL)
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from traceparity.differ.errors import PolicyError
 from traceparity.tracefmt.errors import TraceparityError
+from traceparity.tracefmt.text_file import read_text_file
 
 
 class Mistakes(Protocol):
@@ -141,7 +142,7 @@ def read_text(path: Path, what: str, error: type[TraceparityError], hint: str = 
         TraceparityError: An ``error``: it cannot be read as ``what``.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text_file(path)
     except UnicodeDecodeError as problem:
         reason = (
             f"it is no text (byte {problem.start} is none in UTF-8), and a {what} is a TOML file"

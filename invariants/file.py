@@ -13,6 +13,7 @@ from traceparity.invariants.families import templates
 from traceparity.invariants.finding import FAMILIES
 from traceparity.invariants.invariant import Invariant, Witness
 from traceparity.invariants.template import Learns, Plain
+from traceparity.tracefmt.text_file import read_text_file
 
 FORMAT = 1
 """Version of the file's format; it stands in every line."""
@@ -104,7 +105,7 @@ def read_invariants(path: Path) -> list[Invariant]:
         InvariantError: It cannot be read, or a line of it is not as it should be.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text_file(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvariantError(f"{path}: {reason}") from error

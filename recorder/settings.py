@@ -9,6 +9,7 @@ from typing import Any
 from traceparity.tracefmt.errors import TraceparityError
 from traceparity.tracefmt.globs import glob_matches
 from traceparity.tracefmt.records import Phase
+from traceparity.tracefmt.text_file import read_text_file
 
 LEVELS = ("digest", "sketch", "values")
 
@@ -167,7 +168,7 @@ def settings_from_file(path: Path) -> Settings:
         SettingsError: The file cannot be read or holds something else.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(read_text_file(path))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import shutil
 import tempfile
 from collections import OrderedDict
@@ -14,6 +15,9 @@ from traceparity.tracefmt.source import Source, StreamSource
 _BLOCK = 1 << 16
 """Bytes that are fetched at least: the next small record then costs no further request."""
 _KEPT_BLOCKS = 4
+SILENCE = 30.0
+"""Seconds without a byte after which a web server is given up."""
+_WEB = re.compile(r"(https?)://")
 _NO_PARTS = "the server gives no parts of files (no range requests); download the trace first"
 
 
@@ -126,8 +130,21 @@ def _filesystem(place: RemoteLocation) -> tuple[Any, str]:
         raise RemoteError(
             "reading a trace from elsewhere needs fsspec: pip install 'traceparity[remote]'"
         ) from None
-    filesystem, path = fsspec.core.url_to_fs(place.url)
+    options = {protocol: _patience() for protocol in set(_WEB.findall(place.url))}
+    filesystem, path = fsspec.core.url_to_fs(place.url, **options)
     return filesystem, str(path)
+
+
+def _patience() -> dict[str, Any]:
+    """Options of a web filesystem, with which a server that says nothing more is given up."""
+    try:
+        from aiohttp import ClientTimeout
+    except ImportError:
+        # fsspec says what to install.
+        return {}
+    # No limit for a whole answer: a large value may take long and yet come.
+    limits = ClientTimeout(total=None, sock_connect=SILENCE, sock_read=SILENCE)
+    return {"client_kwargs": {"timeout": limits}}
 
 
 def _protocols(filesystem: Any) -> tuple[str, ...]:
@@ -175,6 +192,10 @@ def _explaining() -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
+    if type(error).__name__ == "TooManyRedirects":
+        return "the server redirects without end"
+    if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
+        return f"the server was silent for {SILENCE:g} s; try again, or download the trace first"
     status = getattr(error, "status", None)
     if isinstance(status, int):
         return f"the server answered {status} {getattr(error, 'message', '')}".rstrip()

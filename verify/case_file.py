@@ -15,6 +15,7 @@ from traceparity.tracefmt.errors import TraceparityError
 from traceparity.tracefmt.location import Location, location
 from traceparity.verify.case import DEFAULT_TIMEOUT, ROLES, Archive, Case, CaseFile, placeholders
 from traceparity.verify.errors import CaseFileError
+from traceparity.verify.shell_words import only_for_a_shell
 
 BLANK = "???"
 """What stands in a case file where something is still to be filled in."""
@@ -131,6 +132,8 @@ class _CaseParser(Checks):
         name = self._table.get("name")
         if not isinstance(name, str) or not name.strip():
             raise self._mistake("name", "needed: a name for people")
+        if not name.strip().isprintable():
+            raise self._mistake("name", "must be one line, without control characters")
         archive, commands = self._commands()
         policy = self._policy()
         return Case(
@@ -174,6 +177,7 @@ class _CaseParser(Checks):
     def _words(self, role: str, value: Any, before: list[str]) -> tuple[str, ...]:
         if value is None:
             raise self._mistake(role, "needed: a command")
+        given = value
         if isinstance(value, str):
             try:
                 value = shlex.split(value)
@@ -185,6 +189,8 @@ class _CaseParser(Checks):
             raise self._mistake(role, "is empty")
         if any("\0" in word for word in value):
             raise self._mistake(role, "holds a NUL character")
+        if for_a_shell := only_for_a_shell(given):
+            raise self._mistake(role, for_a_shell)
         self._placed(role, " ".join(value), before)
         return tuple(value)
 
@@ -260,6 +266,9 @@ class _CaseParser(Checks):
         if not isinstance(value, str) or not value:
             raise self._mistake(key, f"must be a policy file, a table, or one of {listed(PRESETS)}")
         file = self._folder / value
+        if value not in PRESETS and not file.is_file():
+            what = f"{file} is no file" if file.exists() else f"there is no file {file}"
+            raise self._mistake(key, f"{what}; presets are {listed(PRESETS)}")
         return read_policy(Path(value) if value in PRESETS and not file.is_file() else file)
 
     def _aligned(self, policy: Policy) -> Policy:
@@ -292,7 +301,10 @@ class _CaseParser(Checks):
             return None
         if not isinstance(value, str) or not value:
             raise self._mistake(key, "must be the path of a file")
-        return self._folder / value
+        file = self._folder / value
+        if file.exists() and not file.is_file():
+            raise self._mistake(key, f"{file} is no file")
+        return file
 
     # -- how it runs --------------------------------------------------------------------------
 

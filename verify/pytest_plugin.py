@@ -8,7 +8,8 @@ import itertools
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,18 @@ if TYPE_CHECKING:
     from traceparity.verify.recorder_fixture import Recorder
 
 _FAILED = pytest.StashKey[bool]()
-_KEPT = pytest.StashKey[Path]()
+_FOLDERS = pytest.StashKey["_Folders"]()
 _REWRITTEN = "traceparity golden trace"
 _ODD = re.compile(r"[^\w.\[\]=-]+")
 _LONGEST_NAME = 120
+
+
+@dataclass(frozen=True, slots=True)
+class _Folders:
+    """Where the traces of a test are written, and where they are kept if it fails."""
+
+    used: Path
+    kept: Path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,32 +58,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # The wrapper of the old kind: pytest 7 knows no other, and would not even start.
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Note that a test failed, and say where its traces are kept."""
+    """Note that a test failed, and say where its traces are kept; its teardown is the last word."""
     outcome = yield
     report = outcome.get_result()
+    if _FOLDERS not in item.stash:
+        return
+    folders = item.stash[_FOLDERS]
     if report.failed:
         item.stash[_FAILED] = True
-        if _KEPT in item.stash and report.when != "teardown":
-            report.sections.append(("traceparity", f"traces are kept in {item.stash[_KEPT]}"))
+        if any(folders.used.iterdir()):
+            report.sections.append(("traceparity", f"traces are kept in {folders.kept}"))
+    if report.when == "teardown":
+        failed = item.stash.get(_FAILED, False)
+        _put_away(folders, failed=failed, keep=failed or item.config.getoption("tp_keep"))
+
+
+def _put_away(folders: _Folders, *, failed: bool, keep: bool) -> None:
+    if keep and any(folders.used.iterdir()):
+        # Those of an earlier run would be taken for those of this one.
+        shutil.rmtree(folders.kept, ignore_errors=True)
+        shutil.copytree(folders.used, folders.kept)
+    if not failed:
+        # The commands that a failure proposes name the traces where they were.
+        shutil.rmtree(folders.used, ignore_errors=True)
 
 
 @pytest.fixture
-def tp_folder(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Path]:
+def tp_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder for the traces of one test, kept as an artifact where the test fails."""
     node, config = request.node, request.config
     folder = tmp_path_factory.mktemp("tp", numbered=True)
-    kept = node.stash[_KEPT] = config.rootpath / config.getini("tp_artifacts") / _slug(node.nodeid)
-    yield folder
-    failed = node.stash.get(_FAILED, False)
-    if (failed or config.getoption("tp_keep")) and any(folder.iterdir()):
-        # Those of an earlier run would be taken for those of this one.
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(folder, kept)
-    if not failed:
-        # The commands that a failure proposes name the traces where they were.
-        shutil.rmtree(folder, ignore_errors=True)
+    kept = config.rootpath / config.getini("tp_artifacts") / _slug(node.nodeid)
+    node.stash[_FOLDERS] = _Folders(folder, kept)
+    return folder
 
 
 @pytest.fixture

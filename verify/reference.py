@@ -60,6 +60,9 @@ def reference_of(stage: Stage) -> Reference:
         if isinstance(trace, Path) and not trace.exists():
             reason = f"{trace}: no such trace; tp-verify --update records it"
             raise Ended(Verdict(Outcome.ERROR, reason))
+        for kept in (trace, case.archive.repeat):
+            if kept is not None:
+                _is_whole(kept)
         return Reference(case, trace, case.archive)
     recorded = stage.run("reference")
     repeats = [stage.run("reference", number) for number in range(2, case.repetitions + 1)]
@@ -68,6 +71,15 @@ def reference_of(stage: Stage) -> Reference:
     for repeat in repeats:
         _agrees(recorded, repeat, case.policy)
     return Reference(case, recorded)
+
+
+def _is_whole(archived: Location) -> None:
+    """See, before anything runs, that an archived trace can be judged against to its end."""
+    for trace in open_run(archived).values():
+        with trace:
+            if not trace.complete:
+                reason = f"{trace.path} is not whole: {trace.incomplete_reason}; record it again"
+                raise Ended(Verdict(Outcome.ERROR, reason))
 
 
 def _keep_noise(trace: Path, noise: Mapping[int, Mapping[str, float]]) -> None:

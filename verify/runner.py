@@ -4,6 +4,7 @@ Whatever ends it early, what was judged by then is told, and what was not is tol
 """
 
 import fnmatch
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -75,6 +76,8 @@ def run_cases(
     cases = [case for case in file.cases if case.archive] if updating else list(file.cases)
     if not cases:
         raise CaseFileError(f"{file.path}: no case has an archived reference to update")
+    if updating:
+        _see_that_none_is_updated_twice(file.path, cases)
     halt = stop or threading.Event()
     root = file.path.parent
 
@@ -98,6 +101,21 @@ def run_cases(
     with held(work):
         results = _all_judged(cases, judge, max(1, jobs), halt)
     return VerifyResult(file.path, results, interrupted=halt.is_set())
+
+
+def _see_that_none_is_updated_twice(path: Path, cases: Sequence[Case]) -> None:
+    updated: dict[object, str] = {}
+    for case in cases:
+        if case.archive is None:
+            continue
+        trace = case.archive.trace
+        place = trace.resolve() if isinstance(trace, Path) else trace
+        if other := updated.get(place):
+            raise CaseFileError(
+                f"{path}: {other!r} and {case.name!r} would both write {trace};"
+                f" name one of them: tp-verify --update {path} {shlex.quote(other)}"
+            )
+        updated[place] = case.name
 
 
 def _all_judged(

@@ -175,8 +175,9 @@ class Stage:
             Ended: One is missing.
         """
         for word in self.case.commands[role]:
-            for path in re.findall(rf"\{{{of}\}}[\w./=+@%-]*", word):
-                readings = [path.rstrip("."), *_longer(path, word)]
+            whole = _named_alone(of, word)
+            for path in [whole] if whole else re.findall(rf"\{{{of}\}}[\w./=+@%-]*", word):
+                readings = [path] if whole else [path.rstrip("."), *_longer(path, word)]
                 if not any(Path(expanded(one, self._folders)).exists() for one in readings):
                     reason = f"{role} names {path}, which {of} did not write"
                     raise Ended(Verdict(Outcome.ERROR, reason))
@@ -197,6 +198,15 @@ class Stage:
 
 def _environment(added: Mapping[str, str], folders: Mapping[str, Path]) -> dict[str, str]:
     return {name: expanded(value, folders) for name, value in added.items()}
+
+
+def _named_alone(of: str, word: str) -> str:
+    """The path in the folder of a command, spaces and all, where the word is no more than that.
+
+    As ``--resume={save}/step 4/last.pt``, and not as in a list, or a script for a shell.
+    """
+    found = re.fullmatch(rf"(?:[\w.+-]*=)?(\{{{of}\}}/[^,;:&|<>{{}}'\"]*)", word)
+    return "" if found is None or re.search(r"\s-", word) else found[1]
 
 
 def _longer(path: str, word: str) -> list[str]:

@@ -15,6 +15,7 @@ from traceparity.verify.case import DEFAULT_TIMEOUT
 from traceparity.verify.case_file import BLANK
 from traceparity.verify.errors import CaseFileError
 from traceparity.verify.execution import Execution, run_recorded
+from traceparity.verify.shell_words import only_for_a_shell
 
 _MARGIN = 10
 """How much longer than the first run a command may take."""
@@ -67,6 +68,8 @@ def start_file(
     """
     if file.exists():
         raise CaseFileError(f"{file} exists; name another with -o")
+    if problem := only_for_a_shell(command):
+        raise CaseFileError(f"the command cannot be a case: {problem}")
     run = run_recorded(
         list(command), out=work / "first.trace", overwrite=True, timeout=DEFAULT_TIMEOUT, stop=stop
     )

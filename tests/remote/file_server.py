@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,7 @@ class FileServer:
 
     ``/files/`` gives parts; ``/moved/`` redirects there; ``/whole/`` says that it gives no parts;
     ``/liar/`` does not say so and sends all; ``/cut/`` ends each answer too early; ``/private/``
-    refuses; ``/broken/`` fails.
+    refuses; ``/broken/`` fails; ``/loop/`` redirects to itself; ``/silent/`` takes its time.
 
     Attributes:
         folder: What is served.
@@ -70,6 +71,11 @@ class _Handler(BaseHTTPRequestHandler):
         manners, _, name = self.path.partition("?")[0].lstrip("/").partition("/")
         if manners == "moved":
             self._reply(302, Location=f"/files/{name}")
+        elif manners == "loop":
+            self._reply(302, Location=self.path)
+        elif manners == "silent":
+            time.sleep(2)
+            self.close_connection = True
         elif manners in ("private", "broken"):
             self._reply(403 if manners == "private" else 500)
         elif (self.owner.folder / name).is_dir():

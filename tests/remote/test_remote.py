@@ -15,6 +15,7 @@ from traceparity.differ.diff import diff_runs
 from traceparity.differ.policy import Policy
 from traceparity.differ.report_json import as_json
 from traceparity.differ.result import Outcome
+from traceparity.tracefmt import remote
 from traceparity.tracefmt.errors import TraceError, TraceNotFoundError
 from traceparity.tracefmt.location import RemoteLocation, location
 from traceparity.tracefmt.reader import open_run, open_trace
@@ -131,9 +132,13 @@ def test_redirects_are_followed(server):
         ("cut", "Response payload is not completed"),
         ("private", "the server answered 403 Forbidden"),
         ("broken", "the server answered 500"),
+        ("loop", "the server redirects without end"),
+        ("silent", "the server was silent for 0.5 s; try again, or download"),
     ],
 )
-def test_what_a_server_does_wrong_is_one_line(server, manners, said):
+def test_what_a_server_does_wrong_is_one_line(server, manners, said, monkeypatch):
+    if manners == "silent":
+        monkeypatch.setattr(remote, "SILENCE", 0.5)
     spread(write(server.folder / "a.trace"), size=20_000_000)
 
     with pytest.raises(TraceError, match=said) as caught:

@@ -19,6 +19,7 @@ resume = "train.py --resume '{save}/last one.pt'"
 COVERAGE = (
     '[[case]]\nkind = "coverage"\nname = "x"\ncommand = "a"\ncoverage = { policy = "exactly_once", '
 )
+CHECK = '[[case]]\nkind = "check"\nname = "x"\n'
 ARCHIVED = '[[case]]\nkind = "compare"\nname = "x"\nreference = { trace = "a" }\ntarget = "b"\n'
 
 
@@ -109,6 +110,7 @@ def test_a_policy_in_a_table_has_rules_as_a_file_has(tmp_path):
         ('record = { capture = "all" }', ":8: case[0].record: capture 'all' is none of"),
         ('policy = { align = { kind = "x" } }', ":8: case[0].policy: align.kind: must be one of"),
         ("policy = 3", ":8: case[0].policy: must be a policy file, a table, or one of"),
+        ('policy = "nosuch"', ":8: case[0].policy: there is no file "),
         ('policy = "???: which"', ":8: case[0].policy: still to be filled in: which"),
     ],
 )
@@ -132,6 +134,9 @@ def test_a_mistake_is_told_with_file_line_and_key(line, said, tmp_path):
         ('[[case]]\nkind = "repeat"\nname = "x"\ncommand = ""', "case[0].command: is empty"),
         ('[[case]]\nkind = "repeat"\nname = "x"\ncommand = "\'"', "cannot be split into words"),
         ('[[case]]\nkind = "repeat"\nname = "x"\ncommand = [1]', "must be a text or a list"),
+        ('[[case]]\nkind = "repeat"\nname = "x\\ny"', "name: must be one line, without control"),
+        ('[[case]]\nkind = "repeat"\nname = "\\u001b[31m"', "name: must be one line"),
+        (CHECK + 'command = "true"\ninvariants = "/dev/zero"', ".invariants: /dev/zero is no file"),
         ("[[case]\n", "not a TOML file"),
         (RESUME + RESUME.replace("first", "FIRST"), "case[1].name: 'FIRST' is too like 'first'"),
         (
@@ -165,6 +170,37 @@ def test_a_mistake_is_told_with_file_line_and_key(line, said, tmp_path):
 def test_what_declares_nothing_possible_is_an_error(text, said, tmp_path):
     with pytest.raises(TraceparityError, match=re.escape(said)):
         read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ('"DEBUG=1 python a.py"', 'write environment = { DEBUG = "..." }'),
+        ('["DEBUG=1", "python", "a.py"]', 'write environment = { DEBUG = "..." }'),
+        ('"python a.py | tee log"', 'which | is for; write ["bash", "-c", "..."]'),
+        ('"cd x && python a.py"', "which && is for"),
+        ('"python a.py > log 2>&1"', "which > is for"),
+        ('"cd x; python a.py"', "which ; is for"),
+    ],
+)
+def test_what_only_a_shell_understands_is_told_with_the_remedy(command, said, tmp_path):
+    with pytest.raises(TraceparityError, match=re.escape(said)) as caught:
+        read(tmp_path, f"{CHECK}command = {command}\n")
+
+    assert f"{tmp_path / 'parity.toml'}:4: case[0].command: no shell runs it" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '["bash", "-c", "a | b > c"]',
+        '["python", "a.py", ">"]',
+        "\"python a.py --sep '|' --at x=1 --pad <pad>\"",
+        "\"bash -c 'a && b; c'\"",
+    ],
+)
+def test_words_that_are_meant_are_left_alone(command, tmp_path):
+    assert read(tmp_path, f"{CHECK}command = {command}\n").cases
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path):

@@ -114,6 +114,28 @@ def test_a_reference_that_lies_elsewhere_is_read_and_never_rewritten(cases):
     assert missing.outcome is Outcome.ERROR
 
 
+def test_a_golden_trace_that_was_cut_off_is_told_before_anything_runs(cases):
+    cases.one("compare", GOLDEN, 'target = "TRAIN"', updating=True)
+    path = cases.folder / "golden.trace"
+    path.write_bytes(path.read_bytes()[:-500])
+
+    case = cases.one("compare", GOLDEN, 'target = "TRAIN"')
+
+    assert case.outcome is Outcome.ERROR
+    assert "golden.trace is not whole: the recording was cut off" in case.verdict.reason
+    assert case.played == ()
+
+
+def test_one_golden_trace_is_not_recorded_by_two_cases(cases):
+    text = '[[case]]\nname = "{}"\nkind = "compare"\n{}\ntarget = "TRAIN"\n'
+    same = GOLDEN.replace("golden", "./golden")
+    two = text.format("one", GOLDEN) + text.format("two", same)
+
+    with pytest.raises(CaseFileError, match="'one' and 'two' would both write"):
+        cases.run(two, updating=True)
+    assert not (cases.folder / "golden.trace").exists()
+
+
 def test_there_must_be_something_to_update(cases):
     with pytest.raises(CaseFileError, match="no case has an archived reference"):
         cases.one("repeat", f'command = "{sys.executable}"', updating=True)

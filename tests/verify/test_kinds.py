@@ -1,10 +1,14 @@
 """The kinds of cases, each with what passes, what fails and what cannot be judged."""
 
 import json
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_up import TRAIN
 
+from traceparity.differ.policy import Policy
 from traceparity.differ.result import Outcome
 from traceparity.verify.case import Case
 from traceparity.verify.execution import Execution, Process
@@ -69,6 +73,32 @@ def test_a_missing_checkpoint_is_an_error_before_the_resume_runs(cases):
     assert case.outcome is Outcome.ERROR
     assert "{save}/last.json, which save did not write" in case.verdict.reason
     assert [played.role for played in case.played] == ["reference", "save"]
+
+
+def test_a_checkpoint_may_have_spaces_and_is_not_what_its_path_begins_with(tmp_path):
+    """In a list, an option or a script for a shell a path ends where a name could go on."""
+    script = "touch '{work}/a' && mkdir '{work}/c d' && touch '{work}/c d/e,f'"
+    save = ("bash", "-c", f"{script} && {TRAIN}")
+    case = Case("it", "resume", {"save": save}, Policy(), timeout=60)
+    stage = Stage(case, tmp_path, tmp_path, threading.Event())
+    stage.run("save")
+
+    def missing(*words: str) -> bool:
+        stage.case = replace(case, commands={"resume": words})
+        try:
+            stage.expect_files("resume", "save")
+        except Ended as ended:
+            return "which save did not write" in ended.verdict.reason
+        return False
+
+    assert missing("x", "{save}/b")
+    assert missing("x", "{save}/a b/last")
+    assert missing("x", "--resume={save}/a b/last")
+    assert missing("bash", "-c", "x {save}/b --then {save}/a")
+    assert not missing("x", "{save}/c d/e,f")
+    assert not missing("bash", "-c", "x '{save}/c d/e,f' --then {save}/a")
+    assert not missing("bash", "-c", "x {save}/a b/last")
+    assert not missing("x", "--all={save}/a,{save}/a", "{save}/a --then b/last")
 
 
 def test_a_resume_that_does_not_name_the_saved_folder_is_noted(cases):

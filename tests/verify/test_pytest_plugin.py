@@ -122,6 +122,38 @@ def test_traces_are_kept_where_that_is_asked_for_or_the_test_is_wrong_elsewhere(
     assert {(path / "run.trace").read_text() for path in kept} == {"a/b", "a_b"}
 
 
+def test_traces_of_a_test_whose_teardown_fails_are_kept(tests):
+    """Whether the fixture that fails ends before the folder's or after it."""
+    text = """
+        import pytest
+
+        @pytest.fixture
+        def outer():
+            yield
+            raise OSError("after")
+
+        @pytest.fixture
+        def inner(tp_folder):
+            yield
+            raise OSError("before")
+
+        def test_outer(outer, tp_folder):
+            (tp_folder / "run.trace").touch()
+
+        def test_inner(inner, tp_folder):
+            (tp_folder / "run.trace").touch()
+        """
+
+    done = tests(text=text)
+
+    done.assert_outcomes(passed=2, errors=2)
+    kept = tests.path / "tp-artifacts"
+    assert {each.parent.name for each in kept.glob("*/run.trace")} == {
+        "test_it.py.test_outer", "test_it.py.test_inner"
+    }  # fmt: skip
+    assert f"traces are kept in {kept / 'test_it.py.test_outer'}" in done.stdout.str()
+
+
 @pytest.mark.slow
 def test_a_command_is_recorded_in_a_fresh_process(tests):
     (tests.path / "train.py").write_text("import sys, training\ntraining.train(float(sys.argv[1]))")

@@ -140,6 +140,24 @@ def test_a_file_that_cannot_be_read_is_an_error_in_every_file_that_was_asked_for
     assert 'errors="1"' in (commands.folder / "j").read_text()
 
 
+def test_what_was_asked_for_twice_or_in_vain_is_told(cases, commands):
+    """Before an earlier report is removed."""
+    path = cases.write(ALL)
+    report = cases.folder / "r"
+    report.write_text("of an earlier run")
+
+    twice = commands.run("tp-verify", path, "--format", f"json={report}",
+                         "--format", f"junit={cases.folder / '.' / 'r'}")  # fmt: skip
+    over = commands.run("tp-verify", path, "--format", f"json={path}")
+    listing = commands.run("tp-verify", path, "--list", "--format", "json")
+
+    assert (twice.returncode, over.returncode, listing.returncode) == (2, 2, 2)
+    assert "would be written over the report json=" in twice.stderr
+    assert "would be written over what is judged" in over.stderr
+    assert "--list prints names and kinds alone" in listing.stderr
+    assert report.read_text() == "of an earlier run"
+
+
 def test_a_folder_with_something_else_in_it_is_not_emptied(cases, commands):
     path = cases.write(ALL)
     (cases.folder / "parity.verify").mkdir()
@@ -212,16 +230,6 @@ def test_a_case_without_a_folder_is_an_error_and_the_others_are_judged(cases):
     first, second = result.cases
     assert "File name too long" in first.verdict.reason
     assert [played.role for played in second.played] == ["command"]
-
-
-def test_a_checkpoint_may_have_spaces_and_commas_in_its_path(cases):
-    case = cases.one(
-        "resume",
-        'reference = "true"',
-        'save = ["bash", "-c", "mkdir -p \'{work}/a b,c\'; touch \'{work}/a b,c/last\'"]',
-        'resume = ["true", "{save}/a b,c/last"]',
-    )
-    assert "did not write" not in case.verdict.reason
 
 
 def test_no_report_does_what_a_program_asks_of_a_terminal_or_of_a_runner(cases):

@@ -402,6 +402,10 @@ class StepFacts:
         """
         rows = self.rows(Role.TRAINING)
         rows = rows[(self.phase(rows) == Phase.FORWARD) & ~self.evaluation(rows)]
+        if len(rows):
+            # What is switched later is for calls without gradients, between two passes.
+            called = self.trained(self.rows(Role.OUTPUT))
+            rows = rows[rows < called[0]] if len(called) else rows
         if not len(rows):
             return self.state.training
         found = self.state.training.copy()

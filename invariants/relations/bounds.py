@@ -160,13 +160,13 @@ class Observer:
             clip = facts.clips[0]
             within = norm <= clip.limit * _SLACK
             seen = f"a norm of {norm:g} after clipping to {clip.limit:g}"
-            yield Event(CLIPPED, (), within, component="gradients", row=clip.row, seen=seen)
+            yield Event(CLIPPED, (), within, component=clip.function, row=clip.row, seen=seen)
             given = min(clip.total_norm, clip.limit)
             if math.isfinite(given) and given > 0:
                 told = abs(norm - given) <= _ABOUT * given
                 seen = f"a norm of {norm:g}, of {clip.total_norm:g} clipped to {clip.limit:g}"
                 yield Event(
-                    REACHED, (scaled,), told, component="gradients", row=clip.row, seen=seen
+                    REACHED, (scaled,), told, component=clip.function, row=clip.row, seen=seen
                 )
 
 

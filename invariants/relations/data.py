@@ -182,7 +182,9 @@ class Observer:
             given = rows[batches == batch]
             content = facts.columns.digest[given].tobytes()
             if self._last is not None:
-                yield Event(REPEATED, (), content == self._last, row=int(given[0]))
+                again = content == self._last
+                source = _loader(facts, batch) if again else ""
+                yield Event(REPEATED, (), again, component=source, row=int(given[0]))
             self._last = content
 
     def _batch(self, batch: Batch, world: int, *, last: bool) -> Iterator[Event]:
@@ -252,6 +254,12 @@ class RankObserver:
             owners.update((each, facts.rank) for each in ids if each not in owners)
         seen = f"sample {shared[0]} came to rank {owners[shared[0]]} too" if shared else ""
         return Event(DISJOINT, (), not shared, component=batch.loader, row=batch.row, seen=seen)
+
+
+def _loader(facts: StepFacts, batch: int) -> str:
+    """The loader whose batch a pass trained on; empty, as the root is, where it is unknown."""
+    used = (each.loader for each in facts.batches if each.trained and each.microbatch == batch)
+    return next(used, "")
 
 
 def _in_order(ids: Sequence[Any], world: int) -> bool:

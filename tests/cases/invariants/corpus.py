@@ -19,7 +19,7 @@ class Bug:
     Attributes:
         name: What `train` is told.
         train: The training, ``train(bug, seed)``, or ``train(bug, seed, rank)``.
-        step: The first step that goes wrong.
+        step: The first step that goes wrong, with the data of seed 0.
         phase: The part of that step.
         component: One of these is what goes wrong; an empty one is the root.
         families: Letters of the families that can find it.
@@ -62,7 +62,7 @@ BUGS = (
     Bug("cleared before the update", loops.train, 0, "gradient", _PARAMETERS, "GP", "loss-depends"),
     Bug("window off by one", loops.accumulate, 0, "optimizer", ("optimizer[0]",), "GP",
         "windows-alike"),
-    Bug("overflow", loops.scaled, 3, "loss", ("loss",), "B", "finite"),
+    Bug("overflow", loops.halved, 3, "loss", ("loss",), "B", "finite"),
     Bug("clipped before unscaled", loops.scaled, 0, "gradient", ("clip_grad_norm_",), "B",
         "clip-respected"),
     Bug("clipped too early", loops.clipped, 0, "gradient", ("clip_grad_norm_",), "BP",
@@ -79,7 +79,7 @@ BUGS = (
     Bug("initialised twice", sequences.initialised, 0, "state", ("inner.own.weight",), "W"),
     Bug("evaluated first", sequences.lazy, 0, "state", ("scale",), "W"),
     Bug("escapes autocast", sequences.autocast, 0, "forward", ("2",), "SM"),
-    Bug("batch merged", sequences.merged, 0, "forward", ("",), "S"),
+    Bug("batch merged", sequences.merged, 0, "forward", ("", "embed"), "S"),
     Bug("too long", sequences.writing, 2, "forward", ("", "Writer"), "BS", "length-respected"),
     Bug("workers alike", sequences.augmented, 1, "data", ("loader[0]",), "D", "workers-differ"),
     Bug("clipped on one rank", gloo.train, 0, "gradient",
@@ -87,12 +87,13 @@ BUGS = (
     Bug("wrapper bypassed", gloo.train, 0, "gradient", ("0.weight",), "E", "replicas-equal", 2),
     Bug("hooks lost", gloo.train, 0, "gradient", ("0.weight",), "E", "replicas-equal", 2),
     Bug("replica corrupted", gloo.train, 3, "state", ("2.weight",), "EW", "writes-in-phase", 2),
-    Bug("rate on one rank", gloo.accumulated, 0, "scheduler", ("optimizer[0] group[0]",), "EH",
-        "replicas-equal", 2),
+    Bug("rate on one rank", gloo.accumulated, 0, "scheduler",
+        ("optimizer[0] group[0]", "scheduler"), "EH", "replicas-equal", 2),
     Bug("set_epoch missing", gloo.train, 4, "data", ("loader[0]",), "D", "order-differs", 2),
     Bug("shards overlap", gloo.train, 2, "data", ("loader[0]",), "D", "ranks-disjoint", 2),
     Bug("no sampler", gloo.train, 0, "data", ("loader[0]",), "D", "ranks-disjoint", 2),
-    Bug("unequal exchange", gloo.experts, 0, "forward", ("expert", ""), "CS", "", 2),
+    Bug("unequal exchange", gloo.experts, 0, "forward", ("expert", "", "all_to_all_single"), "CS",
+        "", 2),
 )  # fmt: skip
 
 SOUND: tuple[tuple[Callable[..., None], int], ...] = (

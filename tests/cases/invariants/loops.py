@@ -160,23 +160,33 @@ def scaled(bug: str = "", seed: int = 0) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     loader = DataLoader(rows(), BATCH, shuffle=True, generator=torch.Generator().manual_seed(seed))
-    for step, (inputs, targets) in enumerate(loader):
+    for inputs, targets in loader:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            output = model(inputs)
-            if bug == "overflow" and step == 3:
-                output = (output * 200).exp().half() * 1e4
-            loss = functional.mse_loss(output.float(), targets)
+            loss = functional.mse_loss(model(inputs).float(), targets)
         optimizer.zero_grad()
-        if bug == "overflow":
-            loss.backward()
-            optimizer.step()
-            continue
         scaler.scale(loss).backward()
         if bug != "clipped before unscaled":
             scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), 0.05)
         scaler.step(optimizer)
         scaler.update()
+
+
+def halved(bug: str = "", seed: int = 0) -> None:
+    """Half precision without a scaler; in the fault a step's outputs are beyond its range."""
+    torch.manual_seed(seed)
+    model = Network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    loader = DataLoader(rows(), BATCH, shuffle=True, generator=torch.Generator().manual_seed(seed))
+    for step, (inputs, targets) in enumerate(loader):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            output = model(inputs)
+        if bug and step == 3:
+            output = (output * 200).exp().half() * 1e4
+        loss = functional.mse_loss(output.float(), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 
 
 def clipped(bug: str = "", seed: int = 0) -> None:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 # Plain numbers: to look up members of an enum takes as long as the rest.
 _LEAF, _IDS, _FACT = int(Role.BATCH), int(Role.SAMPLE_IDS), int(Role.BATCH_FACT)
-_ROLES = (Role.BATCH, Role.SAMPLE_IDS, Role.SAMPLE_DIGESTS, Role.BATCH_FACT)
+_SAMPLER = int(Role.SAMPLER)
+_ROLES = (Role.BATCH, Role.SAMPLE_IDS, Role.SAMPLE_DIGESTS, Role.BATCH_FACT, Role.SAMPLER)
 _CONTEXT = int(Flag.CONTEXT)
 _NUMBERS = ("epoch", "index", "worker", "dataset_length")
 
@@ -44,6 +45,8 @@ def _say(said: dict[str, Any], role: int, name: str, value: Any) -> None:
     if role == _FACT:
         if name in _NUMBERS:
             said[name] = value if isinstance(value, int) else None
+    elif role == _SAMPLER:
+        said["sampler"] = value if isinstance(value, dict) else None
     elif isinstance(value, list):
         if role == _IDS:
             ids = tuple(tuple(each) if isinstance(each, list) else each for each in value)

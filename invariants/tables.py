@@ -86,6 +86,8 @@ class Batch:
         content: Digest over all tensors of the batch; empty where it holds none.
         size: Samples; None where unknown.
         dataset_length: Samples of the dataset; None where unknown.
+        sampler: What chose the samples of the pass that begins with it; None where it does not
+            begin one, where nobody knows, and in traces of recorders that did not tell.
     """
 
     row: int
@@ -100,6 +102,7 @@ class Batch:
     content: bytes = b""
     size: int | None = None
     dataset_length: int | None = None
+    sampler: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from traceparity.recorder.shards import (
     Shard,
     Shards,
     Unobservable,
+    Valueless,
     is_distributed,
     local_tensor,
 )
@@ -320,7 +321,7 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
         tensor = outside_transform(tensor)
         device = tensor.device.type
         if device == "meta":
-            raise Unobservable("a meta tensor")
+            raise Valueless("a meta tensor")
         if device == "cuda" and torch.cuda.is_current_stream_capturing():
             # Reading would become part of the program's graph, or break its capture.
             raise Unobservable("captured into a CUDA graph, which is replayed unseen")

@@ -19,6 +19,10 @@ class Unobservable(Exception):
     """The tensor has no values that could be read (meta, fake, a sum that is not made yet)."""
 
 
+class Valueless(Unobservable):
+    """The tensor has no values at all: it is a meta tensor."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shard:
     """The place of a shard in its tensor.

@@ -6,7 +6,6 @@ from typing import Any
 
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.finding import Finding, Rule
-from traceparity.invariants.laws.samplers import samplers
 from traceparity.invariants.tables import Batch
 from traceparity.tracefmt.records import Phase
 
@@ -39,6 +38,7 @@ class _Pass:
     first: Finding
     shuffles: bool
     optimizers: tuple[str, ...]
+    trained: bool = False
     ids: list[Any] = field(default_factory=list)
 
 
@@ -51,10 +51,9 @@ class BatchesDiffer:
 
     def step(self, facts: StepFacts) -> Iterator[Finding]:
         """Judge a step."""
-        for loader, sampler in samplers(facts):
-            if sampler.get("replacement"):
-                self._replaces.add(loader)
         for batch in facts.batches:
+            if batch.sampler and batch.sampler.get("replacement"):
+                self._replaces.add(batch.loader)
             if not batch.trained:
                 continue
             last = None if facts.gap else self._last.get(batch.loader)
@@ -90,7 +89,6 @@ class OrderDiffers:
 
     def step(self, facts: StepFacts) -> Iterator[Finding]:
         """Judge a step."""
-        shuffles = {loader for loader, sampler in samplers(facts) if sampler.get("shuffle")}
         for batch in facts.batches:
             if batch.epoch is None or batch.loader == "loader":
                 continue
@@ -100,9 +98,10 @@ class OrderDiffers:
                 now = self._now[batch.loader] = _Pass(
                     batch.epoch,
                     self._finding(facts, batch),
-                    batch.loader in shuffles,
+                    bool(batch.sampler and batch.sampler.get("shuffle")),
                     facts.updated,
                 )
+            now.trained |= batch.trained
             now.ids += batch.ids or ()
 
     def _finding(self, facts: StepFacts, batch: Batch) -> Finding:
@@ -113,7 +112,8 @@ class OrderDiffers:
 
     def _ended(self, loader: str) -> Iterator[Finding]:
         now = self._now.get(loader)
-        if now is None:
+        # A framework may make the loader of its evaluations where it makes the one it trains on.
+        if now is None or not now.trained:
             return
         before = self._before.get(loader)
         shuffle = before is not None and now.shuffles and before.shuffles

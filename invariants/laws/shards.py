@@ -7,7 +7,6 @@ from typing import Any
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.finding import Finding, Rule
 from traceparity.invariants.laws.replicas import alike_at_start
-from traceparity.invariants.laws.samplers import samplers
 from traceparity.tracefmt.records import Phase
 
 RANKS_DISJOINT = Rule(
@@ -50,7 +49,8 @@ class RanksDisjoint:
             self._begun = True
             alike, self.why_not = alike_at_start(ranks)
             self._applies = bool(alike)
-        if any(sampler.get("replacement") for facts in ranks for _, sampler in samplers(facts)):
+        batches = [batch for facts in ranks for batch in facts.batches]
+        if any(batch.sampler and batch.sampler.get("replacement") for batch in batches):
             self._applies = False
         if not self._applies:
             return

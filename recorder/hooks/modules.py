@@ -26,7 +26,7 @@ from traceparity.recorder.operator_place import PROGRAM
 from traceparity.recorder.patches import Patches
 from traceparity.recorder.recording import UNWANTED, Recording, plain_value
 from traceparity.recorder.seen import Seen
-from traceparity.recorder.shards import Unobservable
+from traceparity.recorder.shards import Unobservable, Valueless
 from traceparity.tracefmt.records import Flag, Phase
 from traceparity.tracefmt.rows import Rows
 
@@ -341,7 +341,7 @@ class ModuleHooks:
                     recording.rows, site, window.call(site), window.microbatch, flags, leaf
                 )
             except Unobservable as what:
-                recording.writer.not_observed(entry.path, f"{field} is {what}")
+                self._unseen(entry, field, what)
         else:
             recording.observer.plain(
                 recording.rows, site, window.call(site), window.microbatch, flags,
@@ -431,9 +431,14 @@ class ModuleHooks:
                 try:
                     recording.observer.tensor(rows, site, 0, 0, _EVALUATION, leaf)
                 except Unobservable as what:
-                    recording.writer.not_observed(entry.path, f"{path} is {what}")
+                    self._unseen(entry, path, what)
             else:
                 recording.observer.plain(rows, site, 0, 0, _EVALUATION, plain_value(leaf))
+
+    def _unseen(self, entry: ModuleEntry, field: str, what: Unobservable) -> None:
+        # Where shapes alone are computed, as when a framework builds a model, nothing is missed.
+        if not isinstance(what, Valueless):
+            self._recording.writer.not_observed(entry.path, f"{field} is {what}")
 
     def _evaluation_ends(
         self, call: _Call, module: torch.nn.Module, inputs: Any, output: Any

@@ -73,7 +73,8 @@ class StateHooks:
         entry = names.adopt(module, main=True) if known is None else known
         names.refresh(entry.root)
         if known is None:
-            reason = "its calls, which no hook sees (inside a compiled function, for one)"
+            kind = type(innermost(module)).__name__
+            reason = f"calls of {kind}, which no hook sees (a __call__ of its own, a compiled step)"
             self._recording.writer.not_observed(entry.path, reason)
         entry.root.trained = True
         self.root_joined(entry.root)

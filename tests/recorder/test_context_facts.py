@@ -99,6 +99,16 @@ def written() -> None:
     train(model, torch.optim.SGD(model.parameters(), lr=0.1), [(torch.randn(2, 3),)])
 
 
+def shaped() -> None:
+    """As a framework does that learns the shapes of a model before it trains it."""
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1)
+    shadow = {name: each.to("meta") for name, each in model.state_dict().items()}
+    with torch.no_grad():
+        torch.func.functional_call(model, shadow, torch.empty(2, 3, device="meta"))
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), [(torch.randn(2, 3),)])
+
+
 @pytest.fixture
 def rows(tmp_path: Path) -> Any:
     """``(step, component, field, value)`` of the plain context rows of a program."""
@@ -152,3 +162,11 @@ def test_updates_that_run_no_hooks_leave_a_trace(rows):
 
 def test_parameters_tell_how_often_they_were_written_before(rows):
     assert rows(written, "writes") == [(0, "weight", "writes", 1), (0, "bias", "writes", 3)]
+
+
+def test_where_shapes_alone_were_computed_nothing_is_missed(rows, tmp_path):
+    rows(shaped)
+
+    with open_trace(tmp_path / "run.trace") as trace:
+        assert trace.complete
+        assert not trace.not_observed

@@ -140,7 +140,7 @@ class Accumulation:
             columns = lone.columns(number)
             return columns, columns
         counts = [side.entries[number].micro_batches for side in self._windows]
-        if counts == [1, 1]:
+        if counts == [1, 1] and ours.scale(number) == theirs.scale(number):
             return ours.columns(number), theirs.columns(number)
         pair = WindowPair(
             self._align,

@@ -60,13 +60,12 @@ def _facts(found: NamePairs) -> list[str]:
 
 def _one_sided(left: Listing, right: Listing, table: Sequence[tuple[str, str]]) -> list[str]:
     """Modules that the table gives no counterpart, and what that needs."""
-    renamed = {Renames(table).path(name) for name in left.outputs}
+    renamed = {name: Renames(table).path(name) for name in left.outputs}
+    ours = [name for name, new in renamed.items() if new not in right.outputs]
+    theirs = right.outputs.keys() - renamed.values()
     lines = [
         f"# Modules of the {side} alone: {_listed(sorted(names))}"
-        for side, names in (
-            ("reference", renamed - right.outputs.keys()),
-            ("target", right.outputs.keys() - renamed),
-        )
+        for side, names in (("reference", ours), ("target", theirs))
         if names
     ]
     return [*lines, '# unmatched = "allow" under [align] accepts them.'] if lines else []

@@ -416,8 +416,9 @@ def test_a_weight_that_the_trace_does_not_tell_leaves_the_loss_out_and_says_so(b
     assert any("does not tell what a micro-batch weighs" in note for note in result.notes)
 
 
-def test_losses_are_compared_without_the_scales_that_scalers_gave_them(bench):
-    reference, target = run([8], scale=4.0), run([4, 4], scale=1024.0)
+@pytest.mark.parametrize("last", [[], [[2]]], ids=["", "a last window of one micro-batch"])
+def test_losses_are_compared_without_the_scales_that_scalers_gave_them(bench, last):
+    reference, target = run([8], *last, scale=4.0), run([4, 4], *last, scale=1024.0)
     ignored = (*CLOSE, Rule("state:scaler*", ignore=True))
 
     result = compare(bench, target, declared(1, 2, rules=ignored), reference)

@@ -178,6 +178,16 @@ def test_what_has_no_counterpart_is_listed(bench):
     assert "# Without a counterpart in the target: extra.weight" in text
 
 
+def test_a_module_of_the_reference_alone_is_listed_under_its_own_name(bench):
+    steps = Run().steps(2)
+    steps[0].add(Phase.FORWARD, "body.act", "output[0]", np.ones((2, 2), np.float32))
+
+    text = propose_renames(bench.write(steps), bench.write(renamed(Run().steps(2))))
+
+    assert '"body" = "blocks"' in text
+    assert "# Modules of the reference alone: body.act\n" in text
+
+
 def test_a_trace_that_does_not_list_its_start_proposes_nothing(bench):
     whole, cut = bench.write(Run().steps(2)), bench.write(Run().steps(3)[1:], first=1)
 

@@ -108,6 +108,7 @@ class Observers:
         self._families = families
         self._ranks: dict[int, list[Observer]] = {}
         self._group: list[RankObserver] = []
+        self._last: dict[int, StepFacts] = {}
         if "equality" in families:
             self._group.append(equality.RankObserver())
         if "data" in families:
@@ -121,6 +122,7 @@ class Observers:
         if observers is None:
             observers = [_MODULES[name].Observer() for name in self._families]
             self._ranks[facts.rank] = observers
+        self._last[facts.rank] = facts
         for observer in observers:
             yield from observer.step(facts)
 
@@ -128,3 +130,11 @@ class Observers:
         """The events that a step of several processes shows."""
         for observer in self._group:
             yield from observer.step(group)
+
+    def end(self) -> Iterator[tuple[StepFacts, Event]]:
+        """What only the end of the run shows, each with the last step of its process."""
+        for rank, observers in self._ranks.items():
+            for observer in observers:
+                if isinstance(observer, hyperparameter.Observer):
+                    for event in observer.end(self._last[rank]):
+                        yield self._last[rank], event

@@ -41,6 +41,8 @@ def learn_from(
                     evidence.take(facts, observers.step(facts))
                 if len(group) > 1:
                     evidence.take(group[0], observers.ranks(group))
+            for facts, event in observers.end():
+                evidence.take(facts, [event])
     found = infer(evidence)
     if not found:
         names = ", ".join(map(str, references))

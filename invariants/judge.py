@@ -80,8 +80,9 @@ class Judge:
             yield from _joined(self._judge(group[0], self._observers.ranks(group)))
 
     def end(self) -> Iterator[Finding]:
-        """What only the end of the run shows: nothing so far."""
-        return iter(())
+        """Judge what only the end of the run shows."""
+        ended = self._observers.end()
+        yield from _joined(each for facts, event in ended for each in self._judge(facts, [event]))
 
     def _judge(self, facts: StepFacts, events: Iterable[Event]) -> Iterator[Finding]:
         for event in events:
@@ -174,6 +175,8 @@ def _listed(values: Iterable[Plain]) -> str:
 
 
 def _is_broken(rule: _Rule, event: Event) -> bool:
+    if event.departs is not None:
+        return event.departs(rule.invariant.outcome) is not None
     if rule.template.learns is Learns.CONSTANT:
         expected = rule.invariant.outcome
         same_type = type(expected) is type(event.outcome) or (
@@ -194,7 +197,7 @@ def _finding(rule: _Rule, facts: StepFacts, event: Event) -> Finding:
     members = event.members() if event.members is not None else []
     others = tuple(name for name in members[: _MOST_MEMBERS + 1] if name != event.component)
     template, invariant = rule.template, rule.invariant
-    return facts.finding(
+    found = facts.finding(
         invariant.rule(template.hint),
         template.phase,
         event.component,
@@ -205,6 +208,10 @@ def _finding(rule: _Rule, facts: StepFacts, event: Event) -> Finding:
         others=others,
         more=max(0, len(members) - 1 - len(others)),
     )
+    departure = event.departs(invariant.outcome) if event.departs is not None else None
+    if departure is None:
+        return found
+    return replace(found, step=departure.step, expected=departure.expected, seen=departure.seen)
 
 
 def _field(template: Template, event: Event) -> str:

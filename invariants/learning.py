@@ -59,7 +59,8 @@ def _constants(
         for precondition in learn(examples, outcome, scope=always):
             inside = [cell for cell in cells if holds(precondition, cell.context)]
             positive = sum(cell.count for cell in inside)
-            if positive < template.support:
+            runs = {number for cell in inside for number in cell.counts}
+            if positive < template.support or len(runs) < template.runs:
                 continue
             others = (cell for cell in cells if not _same(cell.outcome, outcome))
             negative = sum(cell.count for cell in others)

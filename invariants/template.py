@@ -11,6 +11,10 @@ Plain = str | int | float | bool | None
 """What context and outcomes are made of; lists stand as their text."""
 
 
+_LONGEST = 60
+"""Characters of an outcome that are told."""
+
+
 class Learns(enum.Enum):
     """What is learned from the outcomes of a template."""
 
@@ -37,6 +41,7 @@ class Template:
         learns: What is learned from the outcomes.
         proposed: Outcomes that an invariant may have; None for all.
         support: Events that an invariant needs.
+        runs: Reference runs that an invariant needs to be seen in.
         most_outcomes: A question with more answers than this has no answer.
         implied_by: Templates whose invariants, with this outcome and precondition, say it too.
         needs: Phases without which the recording cannot tell.
@@ -54,6 +59,7 @@ class Template:
     learns: Learns = Learns.CONSTANT
     proposed: tuple[Plain, ...] | None = None
     support: int = 2
+    runs: int = 1
     most_outcomes: int = 4
     implied_by: Mapping[str, Plain] = field(default_factory=dict)
     needs: tuple[Phase, ...] = ()
@@ -66,10 +72,27 @@ class Template:
         return self.id.partition(".")[0]
 
     def say(self, outcome: Any) -> str:
-        """An outcome in words."""
+        """An outcome in words; of a long one its beginning."""
         if isinstance(self.says, str):
-            return self.says.format(outcome)
+            text = str(outcome)
+            short = f"{text[:_LONGEST]}..." if len(text) > _LONGEST + 3 else outcome
+            return self.says.format(short)
         return self.says.get(outcome, str(outcome))
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Where an outcome that was gathered over many steps is another one than expected.
+
+    Attributes:
+        step: The step in which it parts.
+        expected: What was expected there.
+        seen: What was seen there.
+    """
+
+    step: int
+    expected: str
+    seen: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +108,8 @@ class Event:
         row: A row that shows it; -1 where none does.
         members: Gives everything that it happened to.
         seen: The outcome in detail; empty for the template's own words.
+        departs: Of an outcome that was gathered over many steps: how it parts from an expected
+            one, None where it does not. Left out, an outcome is as expected or is not.
     """
 
     template: Template
@@ -95,6 +120,7 @@ class Event:
     row: int = -1
     members: Callable[[], list[str]] | None = None
     seen: str = ""
+    departs: Callable[[Plain], Departure | None] | None = None
 
     @property
     def key(self) -> tuple[str, tuple[Plain, ...], Plain]:

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from traceparity.invariants.facts import StepFacts
+from traceparity.invariants.rates import Courses, arguments
 from traceparity.invariants.template import Event, Plain, Template
 from traceparity.tracefmt.records import Phase
 
@@ -82,6 +84,31 @@ SCHEDULE = Template(
     hint="the scheduler was made with something else than in the reference",
     shows="setting",
 )
+COURSE = Template(
+    id="hyperparameter.course",
+    phase=Phase.SCHEDULER,
+    noun="learning rates as parts of the first one",
+    says="are {}",
+    fields=("group", "optimizer", "scheduler", "arguments", "scheduler_steps"),
+    each=("optimizer", "scheduler", "arguments", "scheduler_steps"),
+    support=1,
+    needs=(Phase.STATE, Phase.OPTIMIZER, Phase.SCHEDULER),
+    hint="the function that the scheduler is given, its warm-up, its milestones",
+    shows="lr",
+)
+"""By the number of steps that the scheduler took; of a run in which it takes another number of them
+the function may well be another one."""
+OWN_COURSE = replace(COURSE, id="hyperparameter.own_course", runs=2)
+"""The same of a scheduler that torch does not have, whose rates may depend on anything."""
+_FORMULAS = frozenset(
+    {
+        "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR",
+        "ExponentialLR", "LinearLR", "MultiStepLR", "OneCycleLR", "PolynomialLR", "StepLR",
+    }
+)  # fmt: skip
+"""Schedulers whose plain arguments say all of the rates: `SCHEDULE` and `RATIO` judge them."""
+_FUNCTIONS = frozenset({"LambdaLR", "MultiplicativeLR", "SequentialLR"})
+"""Schedulers of torch whose arguments do not show the rates."""
 _LENGTHS = frozenset(
     {
         "T_max", "T_0", "epochs", "milestones", "step_size", "step_size_down", "step_size_up",
@@ -98,9 +125,11 @@ class Observer:
         self._told: dict[str, tuple[dict[str, Any], list[Event]]] = {}
         self._started: set[str] = set()
         self._settings: dict[str, tuple[Any, list[Event]]] = {}
+        self._courses = Courses()
 
     def step(self, facts: StepFacts) -> Iterator[Event]:
         """The events of a step."""
+        self._courses.step(facts)
         for group, rate in facts.rates_used.items():
             yield from self._options(facts, group)
             if group not in self._started:
@@ -115,6 +144,21 @@ class Observer:
             yield from _schedulers(facts)
             for name in _names(facts):
                 yield from self._made_with(facts, name)
+
+    def end(self, facts: StepFacts) -> Iterator[Event]:
+        """What the whole run shows; ``facts`` is its last step."""
+        for course in self._courses.end():
+            kind = facts.state.classes.get(course.scheduler, "")
+            if kind in _FORMULAS:
+                continue
+            optimizer, group = self._of(facts, course.group)
+            yield Event(
+                COURSE if kind in _FUNCTIONS else OWN_COURSE,
+                (group, optimizer, kind, arguments(facts), course.last),
+                course.text,
+                component=course.group,
+                departs=course.departs,
+            )
 
     def _made_with(self, facts: StepFacts, name: str) -> Iterator[Event]:
         settings = facts.state.settings.get(name)
@@ -178,4 +222,4 @@ def _plain(value: Any) -> Plain:
     return json.dumps(value, sort_keys=True)
 
 
-TEMPLATES = (VALUE, FIRST_RATE, RATE_KEPT, SCHEDULED, RATIO, SCHEDULE)
+TEMPLATES = (VALUE, FIRST_RATE, RATE_KEPT, SCHEDULED, RATIO, SCHEDULE, COURSE, OWN_COURSE)

@@ -17,6 +17,12 @@ from traceparity.recorder.settings import Settings
 PROGRAM = "program"
 """The component under which operators outside of modules are recorded."""
 _DURING = {"backward": ", in the backward pass,", "gradient": ", between backward and update,"}
+_PAIRED_IN_PARTS = ("forward", "gradient", "optimizer")
+"""Phases whose operators answer one another where updates are cut into other micro-batches: results
+for samples follow one another, and what comes after the backward passes is done once. A loss, and
+what a backward pass makes of it, is scaled by each program in its own way."""
+_ROUND_OFF = 1e-5
+"""Relative distance up to which sums of float32 may differ that are taken over other batches."""
 Rerun = Callable[[Settings, str], Path]
 """Runs the command of one side again with these settings; the text tells this run from others."""
 
@@ -111,19 +117,24 @@ def zoom(result: DiffResult, sides: Sides) -> Zoomed:
         return Zoomed(f"{what}: step {step} was run again on both sides, and they agree", closer)
     if closer.first is None:
         return Zoomed(f"run again, step {step} cannot be judged: {closer.reason}", closer)
-    # Where sketches left something open, values may well show an earlier place.
-    open_before = result.undecided_step is not None
-    if first is not None and not open_before and _place(closer.first) != _place(first):
+    is_in_parts = sides.policy.align.kind == "accumulation"
+    # With all values an earlier place may well show: where sketches left something open, and where
+    # results of micro-batches can be put together, which sketches of them cannot.
+    may_move = result.undecided_step is not None or (
+        is_in_parts and sides.settings.capture != "values"
+    )
+    if first is not None and not may_move and _place(closer.first) != _place(first):
         moved = f"; before it was {describe_place(first)}, so chance has a part in it"
     else:
         moved = ""
     part = _part_of(closer.first)
-    if part is None or sides.policy.align.kind == "accumulation":
+    if part is None or (is_in_parts and closer.first.phase not in _PAIRED_IN_PARTS):
         place = describe_place(closer.first)
-        reason = f"with all values the runs part at {place}{moved}"
-        return Zoomed(reason, closer)
+        size = _rounded(closer) if is_in_parts else ""
+        return Zoomed(f"with all values the runs part at {place}{size}{moved}", closer)
     inside = sides.compared(step, target_step, part)
-    return Zoomed(_operator(inside) + moved, inside)
+    size = _rounded(inside) if is_in_parts else ""
+    return Zoomed(f"{_operator(inside)}{size}{moved}", inside)
 
 
 def _both(recorded: tuple[str, ...], declared: tuple[str, ...]) -> tuple[str, ...]:
@@ -161,6 +172,9 @@ def _module_to_watch(first: Divergence) -> str | None:
     if first.field.startswith("input"):
         # What a module is given was computed by the one that calls it.
         return first.component.rpartition(".")[0] if first.component else None
+    if first.field == "value":
+        # A buffer that the pass changed belongs to the module that changes it.
+        return first.component.rpartition(".")[0]
     return first.component if first.field.startswith("output") else None
 
 
@@ -180,6 +194,18 @@ def _operator(inside: DiffResult) -> str:
     said = f"the first operator that differs is {name} in {component}{during}{_where(first)}"
     came_from = [found.detail for found in first.evidence if found.what == "operator"]
     return "; ".join([f"{said}: it {what}", *came_from])
+
+
+def _rounded(inside: DiffResult) -> str:
+    """Whether a difference is what batches of other sizes bring about by themselves."""
+    first = inside.first
+    distance = None if first is None else first.metrics.rel_l2
+    if distance is None or distance > _ROUND_OFF or first is None or first.kind != "value":
+        return ""
+    return (
+        f"; the relative distance of {distance:.1e} is what rounding comes to in batches of"
+        " other sizes"
+    )
 
 
 def _where(first: Divergence) -> str:

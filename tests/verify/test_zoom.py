@@ -4,6 +4,7 @@ import inspect
 import itertools
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,8 @@ from torch import nn
 
 import traceparity as tp
 from traceparity.differ.diff import diff_runs
-from traceparity.differ.policy import Policy, Rule
+from traceparity.differ.policy import Align, Policy, Rule
+from traceparity.differ.policy_file import read_policy
 from traceparity.recorder.settings import Settings
 from traceparity.verify.zoom import Sides, zoom
 
@@ -143,6 +145,63 @@ def train(kind):
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 0.1 if kind == "clip" else 0.2)
         optimizer.step()
+
+
+class Center(nn.Module):
+    """Takes from each sample what the others of its batch have in common with it."""
+
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+def train_in_parts(kind, parts):
+    """Two updates of 8 samples, in so many micro-batches; sums, so that these add up."""
+    torch.manual_seed(0)
+    inner = {"norm": nn.BatchNorm1d(3), "center": Center()}.get(kind, nn.Tanh())
+    model = nn.Sequential(nn.Linear(3, 3), inner, nn.Linear(3, 1))
+    optimizer = Descent(model.parameters(), parts if kind == "update" else 1.0)
+    for _ in range(2):
+        optimizer.zero_grad()
+        for x in torch.randn(8, 3).chunk(parts):
+            (model(x) - 1.0).square().sum().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1 * parts if kind == "clip" else 0.2)
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "line"),
+    [
+        ("norm", "is aten.native_batch_norm[0] in 1", ""),
+        ("center", "is aten.sub[0] in 1 at ", "x - x.mean(0)"),
+        ("clip", "in program, between backward and update,", "0.1 * parts"),
+        ("update", "is aten.mul[1] in optimizer[0] at ", "self.factor"),
+        ("rounding", "", ""),
+    ],
+)
+def test_the_operator_is_named_in_updates_that_are_cut_in_other_ways(kind, said, line, tmp_path):
+    def record(parts, name, settings):
+        path = tmp_path / f"{name}-{parts}.trace"
+        with tp.record(path, settings=settings):
+            train_in_parts(kind, parts)
+        return path
+
+    align = Align("accumulation", microbatches=(1, 4))
+    rules = () if kind == "rounding" else read_policy(Path("accumulation")).rules
+    policy = Policy(align=align, rules=rules)
+    result = diff_runs(record(1, "first", Settings()), [record(4, "first", Settings())], policy)
+
+    sides = Sides(
+        *(lambda settings, name, parts=parts: record(parts, name, settings) for parts in (1, 4)),
+        Settings(), policy,
+    )  # fmt: skip
+    seen = zoom(result, sides)
+
+    assert result.outcome.name == "FAIL", result.reason
+    assert said in seen.reason
+    assert "chance" not in seen.reason
+    assert ("is what rounding comes to" in seen.reason) is (kind == "rounding")
+    where = {"clip": train_in_parts, "center": Center.forward, "update": Descent.step}.get(kind)
+    assert where is None or line_of(where, line) in seen.reason
 
 
 @dataclass

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-import torch
+# From where it is defined: a program may have put something else into torch.amp.
+from torch.amp.grad_scaler import GradScaler
 
 from traceparity.recorder.change_log import ChangeLog
 from traceparity.recorder.hooks.optimizers import OptimizerHooks
@@ -25,13 +26,12 @@ class ScalerHooks:
 
     def install(self, patches: Patches) -> None:
         """Begin to see scalers."""
-        scaler = torch.amp.GradScaler
 
         def constructed(result: Any, args: Any, kwargs: Any) -> None:
             self._registry.add(args[0])
 
-        patches.after(scaler, "__init__", constructed)
-        patches.around(scaler, "step", self._before, self._after)
+        patches.after(GradScaler, "__init__", constructed)
+        patches.around(GradScaler, "step", self._before, self._after)
 
     def _before(self, args: Any, kwargs: Any) -> None:
         if self._registry.meet(args[0]):

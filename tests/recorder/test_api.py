@@ -107,6 +107,19 @@ def test_what_is_older_than_a_recording_is_recorded_as_what_is_made_in_it(
     assert (found["step"], found["component"]) == (2, "scheduler.last_epoch")
 
 
+def test_a_class_of_torch_that_the_program_has_replaced_stops_nothing(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scaler = torch.amp.GradScaler
+    monkeypatch.setattr(torch.amp, "GradScaler", lambda *args: scaler(*args, init_scale=4.0))
+    with traceparity.record(workshop.trace):
+        Parts().train()
+
+    with open_trace(workshop.trace) as trace:
+        assert trace.complete
+        assert "scaler.scale" in {entry.site.component for entry in trace.sites}
+
+
 def test_a_decorated_function_is_recorded_at_each_call(workshop: Workshop) -> None:
     @traceparity.record(workshop.trace, overwrite=True, capture="digest")
     def program(steps: int) -> str:

@@ -35,12 +35,15 @@ def next_commands(first: Divergence, reference: "Trace", target: "Trace") -> tup
     ]
     if first.kind in _TOLD or (_is_known(first.reference) and _is_known(first.target)):
         return tuple(shown)
+    steps = {reference.path: {first.step}}
+    steps.setdefault(target.path, set()).add(first.target_step)
     again = [
-        record_again(trace, [step], "values")
-        for trace, step in ((reference, first.step), (target, first.target_step))
+        record_again(trace, sorted(steps[trace.path]), "values")
+        for trace in (reference, target)
         if trace.header.capture.get("capture") != "values"
     ]
-    return (*again, *shown)
+    # A run that is compared with itself is recorded once, with both steps.
+    return (*dict.fromkeys(again), *shown)
 
 
 def _is_known(seen: Observation | None) -> bool:
@@ -52,7 +55,8 @@ def record_again(trace: "Trace", steps: Sequence[int], capture: str) -> str:
     """The command that records some steps of a run, or all for none, again and more closely."""
     # A trace that was fetched from elsewhere is recorded again into this folder.
     path = trace.path if isinstance(trace.path, Path) else Path(_file_name(trace.path))
-    output = path.with_suffix(f".{capture}.trace")
+    stem = path.with_suffix("") if path.suffix == ".trace" else path
+    output = stem.with_name(f"{stem.name}.{capture}.trace")
     options = ["-o", str(output), "--capture", capture]
     if steps:
         options += ["--steps", ",".join(f"{step}:{step + 1}" for step in steps)]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from synthetic import Run, Step
 
-from traceparity.differ.policy import Align, Policy
+from traceparity.differ.diff import diff_runs
+from traceparity.differ.policy import Align, Policy, Rule
 from traceparity.differ.report_ci import as_github, as_junit
 from traceparity.differ.report_json import as_dict, as_json
 from traceparity.differ.report_text import as_text
@@ -205,6 +206,29 @@ def test_a_known_number_is_not_to_be_recorded_again(bench):
         "tp-show",
         "tp-show",
     ]
+
+
+def test_what_is_to_be_recorded_again_gets_names_of_its_own(bench, tmp_path):
+    def change(steps):
+        steps[1].change("forward:head:output[0]", np.zeros((9, 3), np.float32))
+
+    changed = Run().steps(5)
+    change(changed)
+    names = tmp_path / "run.a", tmp_path / "run.b", tmp_path / "one.trace"
+    for name, steps in zip(names, (Run().steps(5), changed, changed), strict=True):
+        bench.write(steps).rename(name)
+
+    two = diff_runs(names[0], [names[1]], Policy()).next_commands
+    rules = Rule("*", ignore=True), Rule("forward:head:*")
+    shifted = Policy(Align(kind="resume", step_offset=1), rules)
+    one = diff_runs(names[2], [names[2]], shifted).next_commands
+
+    assert [word for command in two for word in command.split() if ".values" in word] == [
+        f"{names[0]}.values.trace",
+        f"{names[1]}.values.trace",
+    ]
+    (again,) = (command for command in one if command.startswith("tp-record"))
+    assert f"-o {tmp_path}/one.values.trace --capture values --steps 0:1,1:2 " in again
 
 
 def test_another_dtype_of_equal_values_is_told_as_such(bench):

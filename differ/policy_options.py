@@ -1,6 +1,5 @@
 """The command line's options as a policy: shorthand for a policy file, and stronger than it."""
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +93,8 @@ def with_coverage_options(
 def _expected(text: str) -> str | tuple[int | str, ...]:
     value: Any = text.strip()
     if not value.startswith("range"):
+        import tomllib
+
         try:
             value = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:

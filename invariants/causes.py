@@ -1,7 +1,8 @@
 """Causes: findings put together, the earliest first, with what may follow from it counted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from traceparity.invariants.finding import FAMILIES, Finding
 
@@ -37,8 +38,7 @@ _LAST = {"phase": 1, "equality": 2}
 from nearly everything, and replicas part for any reason that shows on one of them too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """A finding, and those that may follow from it.
 
     Attributes:

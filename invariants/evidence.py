@@ -1,15 +1,15 @@
 """Evidence: the events of the reference runs, equal ones counted together."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.invariant import Witness
 from traceparity.invariants.template import Event, Learns, Plain, Template
 
 
-@dataclass(slots=True)
-class Cell:
+class Cell(msgspec.Struct):
     """Equal events.
 
     Attributes:

@@ -19,10 +19,10 @@ tables are numpy arrays, so that a step of thousands of rows costs a few array o
 are made when they are first asked for. Everything is valid until the next step is read.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -79,8 +79,7 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """What of a run its recording shows.
 
     Attributes:

@@ -1,8 +1,10 @@
 """The judge: checks a run, step after step, against invariants that were learned from others."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from traceparity.invariants.facts import StepFacts, View
 from traceparity.invariants.families import Observers, templates
@@ -15,8 +17,7 @@ from traceparity.invariants.template import Event, Learns, Plain, Template
 _MOST_MEMBERS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(msgspec.Struct, frozen=True):
     """How far an invariant was exercised.
 
     Attributes:
@@ -34,8 +35,7 @@ class Coverage:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(msgspec.Struct, frozen=True):
     invariant: Invariant
     template: Template
     precondition: Precondition

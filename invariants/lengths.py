@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from traceparity.invariants.roles import Role
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 _LIMIT = re.compile(r"input\[(\w*max\w*)\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Length:
+class Length(msgspec.Struct, frozen=True):
     """A call with an argument that limits the length of its output.
 
     Attributes:

@@ -7,7 +7,8 @@ are split by the field that lets most of them be told, and each part is tried by
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from traceparity.invariants.template import Plain
 
@@ -20,8 +21,7 @@ Clause = tuple[int, frozenset[Plain]]
 Precondition = tuple[Clause, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(msgspec.Struct, frozen=True):
     """Events of one context and outcome, counted together."""
 
     context: tuple[Plain, ...]

@@ -3,8 +3,9 @@
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
+
+import msgspec
 
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.roles import Role
@@ -17,8 +18,7 @@ _RELATIVE, _ABSOLUTE = 1e-5, 1e-7
 """What the same formula may differ by from one machine to another; parts of the first rate."""
 
 
-@dataclass(slots=True)
-class Course:
+class Course(msgspec.Struct):
     """The learning rate of a group under one scheduler.
 
     Attributes:
@@ -33,7 +33,7 @@ class Course:
     group: str
     last: int = 0
     steady: bool = True
-    factors: dict[int, tuple[float, int]] = field(default_factory=dict)
+    factors: dict[int, tuple[float, int]] = msgspec.field(default_factory=dict)
 
     @property
     def text(self) -> str:

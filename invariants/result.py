@@ -1,8 +1,9 @@
 """What a check against invariants comes to."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from traceparity.invariants.causes import Cause, causes_of
 from traceparity.invariants.facts import StepFacts
@@ -11,8 +12,7 @@ from traceparity.invariants.invariant import Invariant
 from traceparity.invariants.judge import Coverage, Judge
 
 
-@dataclass(frozen=True, slots=True)
-class InvariantsResult:
+class InvariantsResult(msgspec.Struct, frozen=True):
     """All that a check against invariants found.
 
     Attributes:

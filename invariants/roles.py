@@ -3,8 +3,8 @@
 import enum
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -146,8 +146,7 @@ def _state_role(phase: Phase, component: str, name: str) -> Role:
     return named.get(name, Role.OTHER)
 
 
-@dataclass(slots=True)
-class Names:
+class Names(msgspec.Struct):
     """Numbers for the names of one trace, growing with it.
 
     Attributes:
@@ -160,15 +159,15 @@ class Names:
         phase: ``(sites,)`` `Phase` of each site.
     """
 
-    tensors: list[str] = field(default_factory=list)
-    modules: list[str] = field(default_factory=list)
-    components: list[str] = field(default_factory=list)
-    role: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
-    subject: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    phase: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
-    _tensor_ids: dict[str, int] = field(default_factory=dict)
-    _module_ids: dict[str, int] = field(default_factory=dict)
-    _component_ids: dict[str, int] = field(default_factory=dict)
+    tensors: list[str] = msgspec.field(default_factory=list)
+    modules: list[str] = msgspec.field(default_factory=list)
+    components: list[str] = msgspec.field(default_factory=list)
+    role: npt.NDArray[np.uint8] = msgspec.field(default_factory=lambda: np.empty(0, np.uint8))
+    subject: npt.NDArray[np.int64] = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
+    phase: npt.NDArray[np.uint8] = msgspec.field(default_factory=lambda: np.empty(0, np.uint8))
+    _tensor_ids: dict[str, int] = msgspec.field(default_factory=dict)
+    _module_ids: dict[str, int] = msgspec.field(default_factory=dict)
+    _component_ids: dict[str, int] = msgspec.field(default_factory=dict)
 
     def extend(self, sites: Sequence[SiteEntry]) -> None:
         """Take in the sites that are new since the last call."""

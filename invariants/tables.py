@@ -1,17 +1,16 @@
 """Tables of facts: what a step says of tensors, gradients, batches, losses and clipping."""
 
 import enum
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from traceparity.invariants.state import Ids, Mask
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(msgspec.Struct, frozen=True):
     """News of parameters and buffers, in execution order.
 
     Attributes:
@@ -46,8 +45,7 @@ class Gradient(enum.IntEnum):
     UNKNOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Gradients:
+class Gradients(msgspec.Struct, frozen=True):
     """Gradients of parameters, as each backward pass left them or as the optimizer got them.
 
     Attributes:
@@ -69,8 +67,7 @@ class Gradients:
     nonfinite: npt.NDArray[np.uint32]
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """A batch that a loader gave.
 
     Attributes:
@@ -105,8 +102,7 @@ class Batch:
     sampler: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(msgspec.Struct, frozen=True):
     """The root of a backward pass.
 
     Attributes:
@@ -122,8 +118,7 @@ class Loss:
     nonfinite: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(msgspec.Struct, frozen=True):
     """A call of a root module as evaluation activity.
 
     Attributes:
@@ -139,8 +134,7 @@ class Evaluation:
     draws: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Clip:
+class Clip(msgspec.Struct, frozen=True):
     """A call of ``clip_grad_norm_`` or ``clip_grad_value_``.
 
     Attributes:
@@ -156,8 +150,7 @@ class Clip:
     limit: float
 
 
-@dataclass(frozen=True, slots=True)
-class LeftGradients:
+class LeftGradients(msgspec.Struct, frozen=True):
     """What the gradients of the parameters held when a backward pass began.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from traceparity.tracefmt.records import Phase
 
@@ -26,8 +27,7 @@ class Learns(enum.Enum):
     """An envelope of the numbers seen, wide, and only from two runs or more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(msgspec.Struct, frozen=True):
     """A question that a family asks of every run, about the same kind of event each time.
 
     Attributes:
@@ -61,7 +61,7 @@ class Template:
     support: int = 2
     runs: int = 1
     most_outcomes: int = 4
-    implied_by: Mapping[str, Plain] = field(default_factory=dict)
+    implied_by: Mapping[str, Plain] = msgspec.field(default_factory=dict)
     needs: tuple[Phase, ...] = ()
     hint: str = ""
     shows: str = ""
@@ -80,8 +80,7 @@ class Template:
         return self.says.get(outcome, str(outcome))
 
 
-@dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(msgspec.Struct, frozen=True):
     """Where an outcome that was gathered over many steps is another one than expected.
 
     Attributes:
@@ -95,8 +94,7 @@ class Departure:
     seen: str
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """Something that happened in a step, as often as it did.
 
     Attributes:

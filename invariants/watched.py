@@ -1,8 +1,9 @@
 """Watched calls: what functions that users named do, among the passes and updates of a run."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from traceparity.invariants.roles import Role
 from traceparity.invariants.state import different
@@ -16,8 +17,7 @@ FORWARD, BACKWARD, EVALUATION, EPOCH_END = "forward", "backward", "evaluation", 
 CALLED, ENDED = "called", "ended"
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """A call of a watched function, from its first row on.
 
     Attributes:
@@ -36,11 +36,10 @@ class Call:
     step: int
     row: int
     inside: tuple[str, ...] = ()
-    contains: set[str] = field(default_factory=set)
+    contains: set[str] = msgspec.field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """Something that happened in a step, in the order of a run.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.rates import Courses, arguments

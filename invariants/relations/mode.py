@@ -1,9 +1,9 @@
 """M, the mode law: which modules train and which evaluate when they are called."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.roles import Role

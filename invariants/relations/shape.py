@@ -1,10 +1,10 @@
 """S, the shape and dtype law: what modules give, with sizes by what they follow."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from traceparity.invariants.roles import Role
 from traceparity.invariants.state import Ids

@@ -106,6 +106,25 @@ from traceparity.cli.entry import {command}
     assert done.stderr == ""
 
 
+def test_a_second_interrupt_while_a_command_exits_changes_nothing():
+    code = """
+import atexit, os, signal, click
+from traceparity.cli.exits import run_command
+@click.command()
+def it():
+    raise KeyboardInterrupt
+atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+run_command("it", it)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr.strip()) == (130, "")
+
+
 @pytest.mark.parametrize("columns", [40, 60, 200])
 def test_a_report_is_as_wide_as_a_narrow_terminal(trace, columns):
     """80 columns at most, and where it does not go to a terminal."""

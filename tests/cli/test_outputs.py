@@ -5,7 +5,7 @@ import os
 import click
 import pytest
 
-from traceparity.cli.outputs import write_report
+from traceparity.cli.outputs import clear_outputs, write_report, write_reports
 
 
 def test_a_report_takes_the_place_of_the_one_before(tmp_path):
@@ -30,6 +30,32 @@ def test_a_report_that_cannot_be_written_whole_leaves_the_one_before(tmp_path):
 
     assert path.read_text() == "before"
     assert [each.name for each in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_reports_of_an_earlier_run_are_removed_and_nothing_else(tmp_path):
+    path, link, pipe = tmp_path / "r.json", tmp_path / "latest.json", tmp_path / "pipe"
+    path.write_text("before")
+    link.symlink_to(path)
+    os.mkfifo(pipe)
+
+    clear_outputs([("json", link), ("text", pipe), ("junit", tmp_path / "none"), ("github", None)])
+
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["latest.json", "pipe"]
+    assert link.is_symlink()
+
+
+def test_reports_in_files_are_written_also_where_nobody_reads_stdout(tmp_path, monkeypatch):
+    class Gone:
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    outputs = [("text", None), ("json", tmp_path / "r.json")]
+
+    with pytest.raises(BrokenPipeError):
+        write_reports(outputs, lambda name, path: name, lambda: "")
+
+    assert (tmp_path / "r.json").read_text() == "json"
 
 
 def test_a_report_may_go_to_what_is_no_file(tmp_path):

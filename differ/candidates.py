@@ -11,7 +11,7 @@ from traceparity.differ.row_pairs import row_pairs
 from traceparity.differ.sites import Ids
 from traceparity.differ.sketch_scan import surely_close, within_limits
 from traceparity.differ.step_pair import Side, StepPair
-from traceparity.differ.step_view import Block, StepView, stretch
+from traceparity.differ.step_view import Block, Index, StepView, stretch
 from traceparity.tracefmt.records import Phase
 
 Place = tuple[int, int]
@@ -81,7 +81,8 @@ def compared(pair: StepPair, block: Block, matched: Iterable[Matches]) -> Candid
     result = Candidates([])
     found = result.found
     for matches in matched:
-        unequal = _unequal(pair, matches.reference, matches.target)
+        rows, target_rows = matches.reference, matches.target
+        unequal = _unequal(pair, rows, target_rows, stretch(rows), stretch(target_rows))
         close = surely_close(pair, matches.reference[unequal], matches.target[unequal])
         result.close |= bool(close.any())
         found += _pairs(pair, block, matches, unequal[~close].tolist())
@@ -104,9 +105,12 @@ def settled_blocks(pair: StepPair) -> dict[int, Candidates]:
     pairs = row_pairs(pair)
     if pairs is None:
         return {}
-    unequal = _unequal(pair, pairs.reference, pairs.target)
-    rows, target_rows = pairs.reference[unequal], pairs.target[unequal]
-    is_close = within_limits(pair, rows, target_rows, pairs.limit[unequal])
+    unequal = _unequal(pair, pairs.reference, pairs.target, pairs.mine, pairs.theirs)
+    if len(unequal) == len(pairs.limit):
+        is_close = within_limits(pair, pairs.mine, pairs.theirs, pairs.limit)
+    else:
+        chosen = stretch(pairs.reference[unequal]), stretch(pairs.target[unequal])
+        is_close = within_limits(pair, *chosen, pairs.limit[unequal])
     unsettled = set(pairs.block[unequal[~is_close]].tolist())
     # Whether it was in this block or in that one that rows are close makes no difference.
     any_close = bool(is_close.any())
@@ -144,14 +148,14 @@ def _rows(view: StepView, block: Block) -> Ids:
     return np.flatnonzero(view.judged & (view.block == block.number))
 
 
-def _unequal(pair: StepPair, rows: Ids, target_rows: Ids) -> Ids:
-    """Which pairs of rows are not bit-equal."""
+def _unequal(pair: StepPair, rows: Ids, target_rows: Ids, mine: Index, theirs: Index) -> Ids:
+    """Which pairs of rows are not bit-equal; the indices choose the same rows."""
     left, right = pair.reference.columns, pair.target.columns
-    digests, others = left.digest[stretch(rows)], right.digest[stretch(target_rows)]
+    digests, others = left.digest[mine], right.digest[theirs]
     differs = (digests[:, 0] != others[:, 0]) | (digests[:, 1] != others[:, 1])
-    differs |= left.kind[rows] != right.kind[target_rows]
+    differs |= left.kind[mine] != right.kind[theirs]
     if not pair.same_digest_kind:
-        differs |= left.kind[rows] == 0
+        differs |= left.kind[mine] == 0
     if pair.policy.align.device == "compare":
         differs |= _devices_differ(pair, rows, target_rows)
     return np.flatnonzero(differs)

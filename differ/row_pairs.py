@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from traceparity.differ.sites import Ids
 from traceparity.differ.sketch_scan import Limits, scan_limits
 from traceparity.differ.step_pair import StepPair
-from traceparity.differ.step_view import Layout
+from traceparity.differ.step_view import Index, Layout, stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +15,16 @@ class RowPairs:
     Attributes:
         reference: Rows of the reference.
         target: The row of the target that answers each.
+        mine: Index for all of ``reference``.
+        theirs: Index for all of ``target``.
         block: Number of the block of each.
         limit: See `scan_limits`.
     """
 
     reference: Ids
     target: Ids
+    mine: Index
+    theirs: Index
     block: Ids
     limit: Limits
 
@@ -49,4 +53,4 @@ def _row_pairs(pair: StepPair, left: Layout, right: Layout) -> RowPairs | None:
     if not in_order:
         return None
     limit = scan_limits(pair, rows, target_rows)
-    return RowPairs(rows, target_rows, left.block[rows], limit)
+    return RowPairs(rows, target_rows, stretch(rows), stretch(target_rows), left.block[rows], limit)

@@ -1,18 +1,18 @@
 """Judging many rows at once by their sketches, where only a relative distance is asked for."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 
 from traceparity.differ.sites import Ids
 from traceparity.differ.sketch_distance import ROUNDING, UPPER
 from traceparity.differ.step_pair import StepPair
-from traceparity.differ.step_view import Mask, stretch
+from traceparity.differ.step_view import Index, Mask, stretch
 from traceparity.tracefmt.records import SKETCH_WIDTH, Columns, Kind
 
+Sketches = npt.NDArray[np.float32]
+Ids32 = npt.NDArray[np.int32]
 Limits = npt.NDArray[np.float64]
-_AT_ONCE = 256
+_AT_ONCE = 1024
 """Rows whose sketches are compared at once: what they need then stays in the cache."""
 _SINGLE = 1 + 1e-5
 """What a sum of 61 squares in single precision may lack of the true one, and more."""
@@ -22,7 +22,8 @@ _VANISHED = np.float32(1e-36)
 
 def surely_close(pair: StepPair, rows: Ids, target_rows: Ids) -> Mask:
     """Which pairs of rows satisfy their rule beyond doubt; the others need a closer look."""
-    return within_limits(pair, rows, target_rows, scan_limits(pair, rows, target_rows))
+    limit = scan_limits(pair, rows, target_rows)
+    return within_limits(pair, stretch(rows), stretch(target_rows), limit)
 
 
 def scan_limits(pair: StepPair, rows: Ids, target_rows: Ids) -> Limits:
@@ -44,10 +45,9 @@ def scan_limits(pair: StepPair, rows: Ids, target_rows: Ids) -> Limits:
     return limit
 
 
-def within_limits(pair: StepPair, rows: Ids, target_rows: Ids, limit: Limits) -> Mask:
+def within_limits(pair: StepPair, mine: Index, theirs: Index, limit: Limits) -> Mask:
     """Which pairs of rows are nearer than their limit beyond doubt, by their sketches."""
     left, right = pair.reference.columns, pair.target.columns
-    mine, theirs = stretch(rows), stretch(target_rows)
     usable = ~np.isnan(limit)
     if usable.any():
         usable &= np.minimum(left.sketch_row[mine], right.sketch_row[theirs]) >= 0
@@ -55,21 +55,29 @@ def within_limits(pair: StepPair, rows: Ids, target_rows: Ids, limit: Limits) ->
         # Kept values are better evidence than a sketch.
         usable &= np.minimum(left.value_offset[mine], right.value_offset[theirs]) < 0
     if usable.all():
-        return _are_near(left, rows, right, target_rows, limit)
-    close = np.zeros(len(rows), np.bool_)
+        return _are_near(left, mine, right, theirs, limit)
+    close = np.zeros(len(limit), np.bool_)
     if usable.any():
-        chosen = rows[usable], target_rows[usable]
+        chosen = [_chosen(index, usable) for index in (mine, theirs)]
         close[usable] = _are_near(left, chosen[0], right, chosen[1], limit[usable])
     return close
 
 
-def _are_near(left: Columns, rows: Ids, right: Columns, target_rows: Ids, limit: Limits) -> Mask:
-    stats, other_stats = left.stats[stretch(rows)], right.stats[stretch(target_rows)]
+def _chosen(index: Index, wanted: Mask) -> Index:
+    places = np.flatnonzero(wanted)
+    return stretch(places + index.start if isinstance(index, slice) else index[places])
+
+
+def _are_near(left: Columns, mine: Index, right: Columns, theirs: Index, limit: Limits) -> Mask:
+    stats, other_stats = left.stats[mine], right.stats[theirs]
     norm = stats[:, 2].astype(np.float64)
     allowed = limit * norm
     with np.errstate(all="ignore"):
         noise = ROUNDING * (norm + other_stats[:, 2])
-        bounds = UPPER * _distances(left, rows, right, target_rows) + noise
+        distances = _distances(
+            left.sketches, left.sketch_row[mine], right.sketches, right.sketch_row[theirs]
+        )
+        bounds = UPPER * distances + noise
         # Elements that cancel in a sketch show in the extremes and in the norm.
         apart = np.abs(stats - other_stats)
         is_far: Mask = (apart > allowed[:, None]).any(axis=1)
@@ -79,7 +87,7 @@ def _are_near(left: Columns, rows: Ids, right: Columns, target_rows: Ids, limit:
 
 
 def _distances(
-    left: Columns, rows: Ids, right: Columns, target_rows: Ids
+    mine: Sketches, rows: Ids32, theirs: Sketches, target_rows: Ids32
 ) -> npt.NDArray[np.float64]:
     """The distance of each pair of sketches; never less than it is, and by little more.
 
@@ -87,22 +95,18 @@ def _distances(
     small distance of large sketches is lost.
     """
     squares = np.empty(len(rows), np.float32)
-    mine = _parts(left, rows)
-    theirs = _parts(right, target_rows)
     apart = np.empty((min(len(rows), _AT_ONCE), SKETCH_WIDTH), np.float32)
-    for start, ours, others in zip(range(0, len(rows), _AT_ONCE), mine, theirs, strict=True):
-        part = apart[: len(ours)]
-        np.subtract(ours, others, out=part)
+    index, target_index = stretch(rows), stretch(target_rows)
+    for start in range(0, len(rows), _AT_ONCE):
+        part = apart[: len(rows) - start]
+        np.subtract(mine[_part(index, start)], theirs[_part(target_index, start)], out=part)
         np.einsum("ij,ij->i", part, part, out=squares[start : start + len(part)])
     return np.sqrt((squares + _VANISHED).astype(np.float64)) * _SINGLE
 
 
-def _parts(columns: Columns, rows: Ids) -> Iterator[npt.NDArray[np.float32]]:
-    """The sketches of rows, some at once; not copied where they follow one another."""
-    index = stretch(columns.sketch_row[stretch(rows)])
-    for start in range(0, len(rows), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        if isinstance(index, slice):
-            yield columns.sketches[index][part]
-        else:
-            yield columns.sketches[index[part]]
+def _part(index: Index, start: int) -> Index:
+    """Some of an index; of a slice a slice, which copies nothing."""
+    if isinstance(index, slice):
+        first = index.start + start
+        return slice(first, min(first + _AT_ONCE, index.stop))
+    return index[start : start + _AT_ONCE]

@@ -3,7 +3,8 @@
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
 
 Mask = npt.NDArray[np.bool_]
+Index = slice | npt.NDArray[Any]
+"""Chooses rows; a slice chooses them without a copy."""
 _IN_MICROBATCH = 4
 _AFTER_MICROBATCHES = 1 << 40
 _KEPT_STEPS = 4
@@ -50,6 +53,7 @@ class Block:
         return self.phase in (Phase.DATA, Phase.FORWARD, Phase.LOSS, Phase.BACKWARD)
 
 
+@lru_cache(1 << 12)
 def block_of(number: int) -> Block:
     """The block with a number as `StepView.block` has it."""
     base, evaluation = divmod(number, 2)
@@ -66,7 +70,7 @@ def number_after(phase: Phase) -> int:
     return 0 if phase == Phase.STATE else 2 * (_AFTER_MICROBATCHES + phase)
 
 
-def stretch(rows: npt.NDArray[np.signedinteger[Any]]) -> slice | npt.NDArray[Any]:
+def stretch(rows: npt.NDArray[np.signedinteger[Any]]) -> Index:
     """An index for rows; a slice, which copies nothing, where they follow one another."""
     count = len(rows)
     if count and int(rows[-1]) - int(rows[0]) == count - 1 and bool((rows[1:] > rows[:-1]).all()):
@@ -107,6 +111,7 @@ class Layout:
         self.block: Ids = self._blocks(columns.microbatch)
         self.call = columns.call
         self.partner: tuple[Layout, object] | None = None
+        self._explaining: dict[frozenset[str], int] = {}
 
     def _judged(self, sites: JointSites, policy: Policy) -> Mask:
         judged = ~self.context
@@ -147,8 +152,12 @@ class Layout:
 
     def explaining(self, phases: Collection[str]) -> int:
         """Rows of some phases that explain and do not decide, as the index counts them too."""
-        wanted = np.array([name in phases for name in PHASES])
-        return int(((self.context | self.repeated) & ~self.judged & wanted[self.phase]).sum())
+        key = frozenset(phases)
+        if key not in self._explaining:
+            wanted = np.array([name in phases for name in PHASES])
+            rows = (self.context | self.repeated) & ~self.judged & wanted[self.phase]
+            self._explaining[key] = int(rows.sum())
+        return self._explaining[key]
 
 
 class StepView:
@@ -229,6 +238,7 @@ class Steps:
         self._policy = policy
         self._kept: OrderedDict[int, StepView] = OrderedDict()
         self._layouts: OrderedDict[tuple[bytes, ...], Layout] = OrderedDict()
+        self._latest: tuple[list[npt.NDArray[Any]], Layout] | None = None
 
     def __getitem__(self, number: int) -> StepView:
         view = self._kept.get(number)
@@ -262,7 +272,15 @@ class Steps:
             self._kept.pop(entry.number, None)
 
     def _layout(self, columns: Columns) -> Layout:
-        key = tuple(getattr(columns, name).tobytes() for name in _LAYOUT)
+        told = [getattr(columns, name) for name in _LAYOUT]
+        # The reader gives the very arrays of the step before where they are the same.
+        if self._latest and all(map(is_, told, self._latest[0])):
+            return self._latest[1]
+        layout = self._known_layout(columns, tuple(column.tobytes() for column in told))
+        self._latest = told, layout
+        return layout
+
+    def _known_layout(self, columns: Columns, key: tuple[bytes, ...]) -> Layout:
         layout = self._layouts.get(key)
         if layout is None:
             layout = self._layouts[key] = Layout(columns, self.sites, self.table, self._policy)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from traceparity.tracefmt import limits
 from traceparity.tracefmt.errors import TraceFormatError
+from traceparity.tracefmt.frame import Frames, Sound
 from traceparity.tracefmt.payload import Fields, pack_map, unpack_map
 from traceparity.tracefmt.plain import decode_plain, encode_plain
 from traceparity.tracefmt.records import (
@@ -27,6 +28,14 @@ COLUMNS = tuple(ROW.names or ())
 SHARD_COLUMNS = ("whole", "offset", "layout")
 """Columns of version 1.1; a chunk without shards has none of them."""
 _TYPES = tuple((name, ROW[name]) for name in COLUMNS)
+_VALUES = ("digest", "stats", "nonfinite")
+_POINTERS = ("sketch_row", "value_offset", "value_length")
+_VARYING = _VALUES + _POINTERS
+"""Columns that need not be the same in steps that see the same sites."""
+_VALUE_TYPES = tuple((name, ROW[name]) for name in _VALUES)
+_POINTER_TYPES = tuple((name, ROW[name]) for name in _POINTERS)
+_FRAMES = Frames("columns", _VARYING)
+_SKETCHES = np.dtype(("<f4", SKETCH_WIDTH))
 _LAST_KIND = max(Kind)
 _EXTERNAL = np.uint16(Flag.EXTERNAL_VALUE)
 
@@ -146,7 +155,7 @@ def unpack_chunk(payload: bytes) -> tuple[ChunkInfo, Fields]:
     Raises:
         TraceFormatError: One is missing or has a wrong type.
     """
-    fields = unpack_map(payload, "chunk")
+    fields = unpack_map(payload, "chunk", _FRAMES)
     info = ChunkInfo(
         step=fields.natural("step"),
         part=fields.natural("part"),
@@ -171,36 +180,93 @@ def unpack_columns(fields: Fields, tables: Tables) -> Columns:
     count, columns = fields.natural("rows"), fields.fields("columns")
     if count > limits.MAX_ROWS:
         raise fields.error(f"{count} rows (limit {limits.MAX_ROWS})")
-    views = {
-        name: columns.array(name, dtype, count)
-        if name not in SHARD_COLUMNS or columns.has(name)
-        else np.zeros(count, dtype)
-        for name, dtype in _TYPES
-    }
-    sketches = fields.array("sketches", ("<f4", SKETCH_WIDTH))
+    frame = fields.frame
+    sound = frame.sound if frame is not None else None
+    if sound is not None and len(sound.arrays["site"]) == count:
+        views = sound.arrays | {
+            name: columns.array(name, dtype, count) for name, dtype in _VALUE_TYPES
+        }
+        pointers = columns.datas(_POINTERS)
+        is_known = pointers == sound.pointers
+        if not is_known:
+            views |= {name: columns.array(name, dtype, count) for name, dtype in _POINTER_TYPES}
+    else:
+        views = {name: _column(columns, name, dtype, count) for name, dtype in _TYPES}
+        sound, is_known = None, False
+    sketches = fields.array("sketches", _SKETCHES)
     result = Columns(**views, sketches=sketches, values=fields.data("values"))
     if count:
-        _check_references(result, tables)
+        _check(result, tables, sound, is_known=is_known)
+        if frame is not None and not is_known:
+            frame.sound = _sound(result, columns.datas(_POINTERS))
     return result
 
 
-def _check_references(columns: Columns, tables: Tables) -> None:
-    sound = (
-        columns.site.max() < len(tables.sites)
-        and columns.shape.max() < len(tables.shapes)
-        and columns.whole.max() < len(tables.shapes)
-        and columns.offset.max() < len(tables.shapes)
-        and columns.layout.max() < len(tables.strings)
-        and columns.dtype.max() < len(tables.strings)
-        and columns.device.max() < len(tables.strings)
-        and columns.kind.max() <= _LAST_KIND
-        and columns.sketch_row.max() < len(columns.sketches)
+def _column(columns: Fields, name: str, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    if name in SHARD_COLUMNS and not columns.has(name):
+        return np.zeros(count, dtype)
+    return columns.array(name, dtype, count)
+
+
+def _check(columns: Columns, tables: Tables, sound: Sound | None, *, is_known: bool) -> None:
+    """See that all ids and places lie where there is something.
+
+    Args:
+        columns: The columns.
+        tables: What ids point into.
+        sound: What columns with the same sites were found to be.
+        is_known: Whether they had the same pointers too.
+
+    Raises:
+        TraceFormatError: One does not.
+    """
+    most = _most(columns) if sound is None else sound.most
+    is_sound = (
+        most[0] < len(tables.sites)
+        and most[1] < len(tables.shapes)
+        and most[2] < len(tables.strings)
+    )
+    room = len(columns.sketches), len(columns.values)
+    # Where the same bytes were found sound with as much behind them, they are so once more.
+    if not (is_known and sound is not None and sound.room == room):
+        is_sound = is_sound and _points_inside(columns)
+    if not is_sound:
+        raise TraceFormatError("the chunk is damaged: it points outside its tables")
+
+
+def _sound(columns: Columns, pointers: tuple[bytes, ...]) -> Sound:
+    """What the next chunk may take over from columns that were found sound."""
+    kept = [name for name in COLUMNS if name not in _VARYING]
+    arrays = {name: getattr(columns, name) for name in kept}
+    for (name, dtype), data in zip(_POINTER_TYPES, pointers, strict=True):
+        # A copy: the column itself would keep all of its chunk in memory.
+        arrays[name] = np.frombuffer(data, dtype)
+    room = len(columns.sketches), len(columns.values)
+    return Sound(arrays, _most(columns), pointers, room)
+
+
+def _most(columns: Columns) -> tuple[int, int, int]:
+    """The largest id of a site, of a shape and of a string."""
+    shapes, strings = (
+        max(int(column.max()) for column in group)
+        for group in (
+            (columns.shape, columns.whole, columns.offset),
+            (columns.layout, columns.dtype, columns.device),
+        )
+    )
+    if columns.kind.max() > _LAST_KIND:
+        raise TraceFormatError("the chunk is damaged: it has a row of an unknown kind")
+    return int(columns.site.max()), shapes, strings
+
+
+def _points_inside(columns: Columns) -> bool:
+    """Whether the varying columns point at sketches and values that there are."""
+    return bool(
+        columns.sketch_row.max() < len(columns.sketches)
         and columns.sketch_row.min() >= -1
         and columns.value_offset.min() >= -1
         and _values_inside(columns)
     )
-    if not sound:
-        raise TraceFormatError("the chunk is damaged: it points outside its tables")
 
 
 def _values_inside(columns: Columns) -> bool:

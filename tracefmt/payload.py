@@ -6,6 +6,7 @@ msgpack's own arrays, of which a few bytes can become a list of millions, are sk
 """
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import msgpack
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceparity.tracefmt.errors import TraceFormatError
+from traceparity.tracefmt.frame import Frame, Frames, Place
 
 _MAX_KEYS = 256
 _MAX_MAPS = 64
@@ -24,13 +26,18 @@ class Fields:
     """A map of a payload; each getter checks what it gives.
 
     Every getter raises `TraceFormatError` where the field is missing or of another type.
+
+    Attributes:
+        frame: What a map inside this one shares with others that were read; None where frames
+            were not asked for.
     """
 
-    __slots__ = ("_fields", "_what")
+    __slots__ = ("_fields", "_what", "frame")
 
-    def __init__(self, what: str, fields: dict[str, Any]) -> None:
+    def __init__(self, what: str, fields: dict[str, Any], frame: Frame | None = None) -> None:
         self._what = what
         self._fields = fields
+        self.frame = frame
 
     def error(self, problem: str) -> TraceFormatError:
         """An error that says what is wrong with this map."""
@@ -65,6 +72,10 @@ class Fields:
         """A byte string."""
         return bytes(self._view(name))
 
+    def datas(self, names: Iterable[str]) -> tuple[bytes, ...]:
+        """Some byte strings."""
+        return tuple([bytes(self._view(name)) for name in names])
+
     def _view(self, name: str) -> memoryview:
         value = self._fields.get(name)
         if type(value) is not memoryview:
@@ -93,7 +104,7 @@ class Fields:
             count: How many items there must be; None for as many as there are.
         """
         value, item = self._view(name), np.dtype(dtype)
-        base, shape = item.subdtype or (item, ())
+        base, shape = item.subdtype or (item, None)
         length = len(value) // item.itemsize if count is None else count
         if len(value) != length * item.itemsize:
             raise self.error(f"{name!r} has a wrong length")
@@ -113,13 +124,18 @@ def pack_map(fields: dict[str, Any]) -> bytes:
     return bytes(packed)
 
 
-def unpack_map(payload: bytes, what: str) -> Fields:
+def unpack_map(payload: bytes, what: str, frames: Frames | None = None) -> Fields:
     """The map that a payload is.
+
+    Args:
+        payload: The payload.
+        what: Names it in errors.
+        frames: What is known of one of the maps in it, and learns from it.
 
     Raises:
         TraceFormatError: It is no such map, or is nested too deeply.
     """
-    reader = _Reader(payload)
+    reader = _Reader(payload, frames)
     try:
         if not (payload and _is_map(payload[0])):
             raise ValueError("it is no map")
@@ -127,13 +143,16 @@ def unpack_map(payload: bytes, what: str) -> Fields:
     except _DAMAGE as error:
         problem = str(error) or type(error).__name__
         raise TraceFormatError(f"the {what} is no sound payload: {problem}") from error
-    return Fields(what, fields)
+    return Fields(what, fields, reader.frame)
 
 
 class _Reader:
     """Walks over a payload. Byte strings stay where they are: most of a payload is such."""
 
-    def __init__(self, payload: bytes) -> None:
+    def __init__(self, payload: bytes, frames: Frames | None) -> None:
+        self.frame: Frame | None = None
+        self._frames = frames
+        self._places: dict[str, Place] = {}
         self._payload = payload
         self._view = memoryview(payload)
         self._at = 0
@@ -155,15 +174,45 @@ class _Reader:
         fields: dict[str, Any] = {}
         payload = self._payload
         for _ in range(count):
-            name = self._text(self._byte())
+            name = self._name()
             first = payload[self._at]
             self._at += 1
-            # Looked for first, as nearly all fields are byte strings.
+            # Looked for first, as nearly all fields are byte strings, and the rest small numbers.
             if first in _BINARY:
-                fields[name] = self._bytes(_BINARY[first])
+                found = fields[name] = self._bytes(_BINARY[first])
+                self._places[name] = self._at - len(found), self._at
+            elif first < 0x80:
+                fields[name] = first
+            elif self._frames and name == self._frames.name and _is_map(first):
+                self._at -= 1
+                fields[name] = self._framed(self._frames, depth + 1)
             else:
                 fields[name] = self._value(first, depth)
         return fields
+
+    def _name(self) -> str:
+        first = self._payload[self._at]
+        begin = self._at + 1
+        if first & 0xE0 != 0xA0:
+            self._at = begin
+            return self._text(first)
+        self._at = end = begin + (first & 0x1F)
+        data = self._payload[begin:end]
+        if len(data) < end - begin:
+            raise ValueError("it ends too early")
+        return data.decode()
+
+    def _framed(self, frames: Frames, depth: int) -> dict[str, Any]:
+        begin = self._at
+        self.frame = frames.find(self._payload, begin)
+        if self.frame is not None:
+            self._at += self.frame.size
+            return self.frame.fields(self._view, begin)
+        self._places = {}
+        fields = self.map(depth)
+        if all(type(value) is memoryview for value in fields.values()):
+            self.frame = frames.learn(self._payload, begin, self._at, self._places)
+        return fields if self.frame is None else self.frame.fields(self._view, begin)
 
     def _value(self, first: int, depth: int) -> Any:
         if first < 0x80:

@@ -14,6 +14,7 @@ from traceparity.tracefmt.errors import TraceError, TraceFormatError, TraceNotFo
 from traceparity.tracefmt.framing import RecordKind
 from traceparity.tracefmt.index import Footer, Steps, unpack_footer
 from traceparity.tracefmt.location import Location, RemoteLocation, location
+from traceparity.tracefmt.memory import keep_freed_memory
 from traceparity.tracefmt.noise import unpack_noise
 from traceparity.tracefmt.plain import decode_plain
 from traceparity.tracefmt.records import (
@@ -70,6 +71,7 @@ class Trace:
     """
 
     def __init__(self, path: Location, source: Source, opened: Opened) -> None:
+        keep_freed_memory()
         steps, tables = opened.steps, opened.tables
         self.path = path
         self.header = opened.header

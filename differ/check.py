@@ -10,7 +10,7 @@ from traceparity.differ.nonfinite import MOST_PLACES, NonFinite, NonFiniteAudit
 from traceparity.differ.policy import Policy
 from traceparity.differ.result import NotSeen, Outcome, RunSummary
 from traceparity.differ.run_ranks import by_rank
-from traceparity.differ.unseen import not_in_view
+from traceparity.differ.unseen import Lack, Unseen, not_in_view
 from traceparity.tracefmt.codec import join_columns
 from traceparity.tracefmt.location import Location
 from traceparity.tracefmt.records import Columns, Phase
@@ -115,7 +115,7 @@ class _Check:
         self._policy = policy
         self._finite = NonFiniteAudit(policy) if finite else None
         self._audit = _audit_of(policy)
-        self._unseen: list[str] = []
+        self._unseen: list[Unseen] = []
 
     def result(self, path: str) -> CheckResult:
         """Judge the run."""
@@ -201,12 +201,14 @@ class _Check:
 
     @property
     def _incomplete(self) -> list[str]:
+        # The file of one rank was chosen by the user; a folder is to hold all of them.
         several = len(self._segments[0]) > 1
-        said = "is incomplete", *(["give the whole folder"] if several else [])
-        return [reason for reason in self._unseen if any(word in reason for word in said)]
+        decisive = {Lack.END, Lack.RANKS} if several else {Lack.END}
+        return [each.reason for each in self._unseen if each.lack in decisive]
 
     def _notes(self) -> list[str]:
-        notes = [each for each in dict.fromkeys(self._unseen) if each not in self._incomplete]
+        reasons = dict.fromkeys(each.reason for each in self._unseen)
+        notes = [reason for reason in reasons if reason not in self._incomplete]
         if self._finite and self._finite.masks:
             notes.append(
                 f"{self._finite.masks:,} tensors of batches, inputs, outputs or buffers hold "

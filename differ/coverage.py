@@ -90,7 +90,7 @@ class CoverageAudit:
         """The run, or its next part, is read from these traces."""
         self._ranks = ranks
         self._collector.begin_segment(ranks)
-        self._unseen += not_in_view(ranks, last=last)
+        self._unseen += [each.reason for each in not_in_view(ranks, last=last)]
 
     def take(self, rank: int, step: int, columns: Columns) -> None:
         """The next chunk of a step of a rank; steps in order, within a step rank by rank."""

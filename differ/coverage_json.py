@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from traceparity.differ import coverage_text
 from traceparity.differ.coverage_report import CoverageReport, ScopeReport
 from traceparity.differ.coverage_scope import Sighting, Violation
 
@@ -16,6 +17,7 @@ def coverage_data(report: CoverageReport) -> dict[str, Any]:
     return {
         "policy": declared.policy,
         "outcome": report.outcome.value,
+        "reason": coverage_text.reason(report),
         "violations": [_violation(found) for found in report.violations[:_MOST_VIOLATIONS]],
         "violations_total": report.violations_total,
         "observations": report.observations,
@@ -38,6 +40,7 @@ def _violation(found: Violation) -> dict[str, Any]:
         "loader": found.loader,
         "first_seen": _sighting(found.before) if found.before else None,
         "surplus": found.surplus,
+        "why": found.why or None,
     }
 
 

@@ -393,4 +393,12 @@ def _with_repeat(result: DiffResult, repeated: DiffResult, repeat: Location) -> 
         reason = f"the reference disagrees with its repetition {repeat}: {repeated.reason}"
     else:
         reason = f"the repetition {repeat} cannot be judged: {repeated.reason}"
-    return replace(result, outcome=Outcome.ABSTAIN, reason=reason, first=None, divergences=())
+    return replace(
+        result,
+        outcome=Outcome.ABSTAIN,
+        reason=reason,
+        first=None,
+        divergences=(),
+        growth=(),
+        next_commands=(),
+    )

@@ -90,7 +90,7 @@ class ExpectedSamples:
 
         found: dict[tuple[str, int | None], Numbers | str] = {}
         ranks = by_rank(self._reference or {})
-        lacking = not_in_view(ranks)
+        lacking = [each.reason for each in not_in_view(ranks)]
 
         def keep(scope: CollectedScope) -> None:
             doubt = next(iter([*lacking, *scope.unknown]), "")

@@ -150,6 +150,8 @@ class _Parser(Checks):
         for old, new in value.items():
             if problem := rename_problem(old, new):
                 raise self.error("align", "rename", problem)
+        if problem := renames_problem(value):
+            raise self.error("align", "rename", problem)
         return tuple(value.items())
 
     def _rule(self, number: int, table: Any) -> Rule:
@@ -172,6 +174,10 @@ class _Parser(Checks):
         rule = Rule(**values)
         if rule.ignore and (rule.elementwise or rule.rel_l2 is not None or rule.equal_nan):
             raise self.error(place, "ignore", "an ignored site cannot have limits too")
+        if rule.equal_nan and rule.exact:
+            raise self.error(
+                place, "equal_nan", "goes with a limit, as rtol = 0: an exact rule compares bits"
+            )
         if rule.symmetric and rule.rtol is None and rule.rel_l2 is None:
             raise self.error(place, "symmetric", "goes with rtol or rel_l2, which it is about")
         return rule
@@ -184,7 +190,12 @@ class _Parser(Checks):
         for key in (*_LIMITS, "ulp", "ignore"):
             if key in table:
                 raise self.error(place, "tolerance", f"does not go with {key}")
-        return float(found[1] or 1)
+        factor = float(found[1] or 1)
+        if not factor:
+            raise self.error(
+                place, "tolerance", "must be a factor above 0; leave it out to compare exactly"
+            )
+        return factor
 
     def _coverage(self, table: Mapping[str, Any]) -> Coverage:
         self.known("coverage", table, _KEYS["coverage"])
@@ -236,6 +247,18 @@ def coverage_problem(coverage: Coverage) -> tuple[str, str] | None:
     if not re.match(r"sampler$|batch(\[|$)", coverage.id):
         return "id", 'must be "sampler" or a recorded field of the batch, such as "batch[row]"'
     return None
+
+
+def renames_problem(names: Mapping[str, str]) -> str:
+    """Two names of the reference that are to be one of the target; empty where there are none."""
+    olds: dict[str, str] = {}
+    for old, new in names.items():
+        # Whatever a hole is called, it stands for any segment.
+        shape = re.sub(r"{\w+}", "{}", new)
+        if shape in olds:
+            return f"both {olds[shape]} and {old} are to be {new}, which only one of them can be"
+        olds[shape] = old
+    return ""
 
 
 def rename_problem(old: str, new: str) -> str:

@@ -12,6 +12,7 @@ from traceparity.differ.policy_file import (
     expected_samples,
     read_policy,
     rename_problem,
+    renames_problem,
 )
 
 
@@ -52,6 +53,8 @@ def with_options(
         changed = replace(changed, step_offset=None)
     if changed.kind != "accumulation":
         changed = replace(changed, microbatches=None, loss="sum", loss_weight="samples")
+    if "" in ignore:
+        raise PolicyError("--ignore: needs a glob over phase:component:field")
     ignored = tuple(Rule(site=glob, ignore=True) for glob in ignore)
     return replace(policy, align=changed, rules=policy.rules + ignored)
 
@@ -144,7 +147,10 @@ def _renames(
     for old, new in map(_rename, given):
         if names.setdefault(old, new) != new:
             raise PolicyError(f"--rename: {old} is to be both {names[old]} and {new}")
-    return tuple((dict(declared) | names).items())
+    together = dict(declared) | names
+    if problem := renames_problem(together):
+        raise PolicyError(f"--rename: {problem}")
+    return tuple(together.items())
 
 
 def _rename(text: str) -> tuple[str, str]:

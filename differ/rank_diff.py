@@ -164,7 +164,9 @@ class RankDiff:
         else:
             self._judge_ends(alignment)
             self._judge_stillness(alignment)
-            report.notes += self._stillness.notes()
+            has_parameters = "optimizer" in self._policy.align.phases and not self._accumulation
+            reference = self._task.reference if has_parameters else None
+            report.notes += self._stillness.notes(reference)
             self._look_at_evaluations(alignment)
         if self._accumulation:
             report.notes += self._accumulation.notes()

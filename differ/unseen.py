@@ -1,6 +1,8 @@
 """What of a run is not in view, so that nothing can be said of it."""
 
+import enum
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceparity.differ.policy import Coverage
@@ -9,23 +11,47 @@ if TYPE_CHECKING:
     from traceparity.tracefmt.reader import Trace
 
 
-def not_in_view(ranks: Mapping[int, "Trace"], *, last: bool = True) -> list[str]:
+class Lack(enum.Enum):
+    """What of a run is not in view."""
+
+    RANKS = enum.auto()
+    STEPS = enum.auto()
+    END = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """That something is not in view.
+
+    Attributes:
+        lack: What.
+        reason: The sentence that tells it, with the remedy.
+    """
+
+    lack: Lack
+    reason: str
+
+
+def not_in_view(ranks: Mapping[int, "Trace"], *, last: bool = True) -> list[Unseen]:
     """Why batches of a run may lack from its traces; a part that another follows may end anyhow."""
-    reasons: list[str] = []
+    found: list[Unseen] = []
     world = max((trace.header.world_size for trace in ranks.values()), default=1)
     if world > len(ranks):
         there = "1 rank is" if len(ranks) == 1 else f"{len(ranks)} ranks are"
-        reasons.append(f"the run had {world} ranks and {there} here; give the whole folder")
+        told = f"the run had {world} ranks and {there} here; give the whole folder"
+        found.append(Unseen(Lack.RANKS, told))
     for rank, trace in ranks.items():
         name = f"the recording of rank {rank}" if len(ranks) > 1 else "the recording"
         capture = trace.header.capture
         if capture.get("steps") or capture.get("every", 1) not in (None, 0, 1):
-            reasons.append(f"{name} has a choice of steps only; record it without --steps, --every")
+            told = f"{name} has a choice of steps only; record it without --steps, --every"
+            found.append(Unseen(Lack.STEPS, told))
         reason = trace.incomplete_reason
         lossy = bool(trace.lost) or "lost" in reason or "damaged" in reason
         if not trace.complete and (last or lossy):
-            reasons.append(f"{name} is incomplete ({reason or 'it did not end as it should'})")
-    return reasons
+            told = f"{name} is incomplete ({reason or 'it did not end as it should'})"
+            found.append(Unseen(Lack.END, told))
+    return found
 
 
 def left_out(ranks: Mapping[int, "Trace"], coverage: Coverage, *, has_ids: bool) -> str:

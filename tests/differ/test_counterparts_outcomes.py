@@ -29,6 +29,9 @@ def test_a_reference_that_disagrees_with_itself_beats_a_target_that_differs(benc
 
     assert result.outcome is Outcome.ABSTAIN
     assert "step 1, optimizer:head.weight:value" in result.reason
+    # What was found of the target is no finding any more: it is not told as one.
+    assert (result.first, result.divergences) == (None, ())
+    assert (result.growth, result.next_commands) == ((), ())
 
 
 def test_a_reference_is_compared_with_itself_under_the_policy(bench):

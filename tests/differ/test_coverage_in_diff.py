@@ -44,6 +44,7 @@ def test_coverage_alone_fails_without_a_first_divergence(bench):
     assert {name: data["coverage"]["violations"][0][name] for name in (
         "sample_id", "rank", "epoch", "position",
     )} == {"sample_id": 0, "rank": 0, "epoch": None, "position": 12}  # fmt: skip
+    assert data["coverage"]["reason"] == data["reason"]
     assert as_text(result).startswith("FAIL  Coverage exactly_once is violated")
 
 

@@ -236,6 +236,27 @@ def test_over_ranks_the_earliest_phase_is_first_then_the_lowest_rank(tmp_path, b
     assert (first.rank, first.phase) == (1, "forward")
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+def test_agreement_of_runs_whose_updates_do_nothing_is_said(bench, frozen):
+    """A learning rate of 0, say; where one parameter moves, the run is alive."""
+
+    def still(steps: list[Step]) -> list[Step]:
+        for step in steps:
+            for row in step.rows:
+                name = str(row.site)
+                if name.startswith("optimizer:") and name.endswith(":value"):
+                    step.change(name, np.zeros((2, 2), np.float32))
+        if not frozen:
+            steps[-1].change("optimizer:head.weight:value", np.ones((2, 2), np.float32))
+        return steps
+
+    result = bench.diff(still(Run().steps(3)), still(Run().steps(3)))
+
+    assert result.outcome is Outcome.PASS
+    said = "dead agreement: the parameters are the same after the last update as after the first"
+    assert any(note.startswith(said) for note in result.notes) is frozen
+
+
 def test_agreement_of_runs_that_train_nothing_passes_and_is_said(bench):
     def still(steps: list[Step]) -> list[Step]:
         for step in steps:

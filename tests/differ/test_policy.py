@@ -109,6 +109,11 @@ def test_accumulation_declares_its_micro_batches(read):
         ("[[compare]]\nsite='*'\nrtol = nan", ":3: compare[0].rtol: must be a finite number"),
         ("[[compare]]\nsite='*'\nulp = 1.5", ":3: compare[0].ulp: must be a whole number"),
         ("[[compare]]\nsite='*'\nignore=true\natol=1", ":3: compare[0].ignore: an ignored site"),
+        ("[align.rename]\na = 'c'\nb = 'c'", ":1: align.rename: both a and b are to be c"),
+        ("[align.rename]\n'a.{i}' = 'c.{i}'\n'b.{j}' = 'c.{j}'", "both a.{i} and b.{j} are to be"),
+        ("[[compare]]\nsite='*'\nequal_nan=true", ":3: compare[0].equal_nan: goes with a limit"),
+        ("[[compare]]\nsite='*'\ntolerance='noise * 0'", ":3: compare[0].tolerance: must be a"),
+        ("[[compare]]\nsite='*'\ntolerance='noise * 0.0'", ":3: compare[0].tolerance: must be a"),
         ("[[compare]]\nsite='*'\nulp=1\nsymmetric=true", ":4: compare[0].symmetric: goes with"),
         ("[compare]\nsite='*'", ":1: compare: must be an array of tables"),
         ("[coverage]\nscope='epoch'", ":1: coverage.policy: needed"),
@@ -198,6 +203,18 @@ def test_the_effective_policy_is_written_as_a_file_says_it(read):
     assert written["compare"][0] == {"site": "gradient:*", "rel_l2": 1e-5}
     assert written["coverage"]["padding"] == 3
     assert Policy(Align(kind="resume")).as_dict()["align"]["step_offset"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rename": ["a=c", "b=c"]}, "--rename: both a and b are to be c"),
+        ({"ignore": [""]}, "--ignore: needs a glob"),
+    ],
+)
+def test_an_option_that_can_mean_nothing_is_told(options, said):
+    with pytest.raises(PolicyError, match=said):
+        with_options(None, **options)
 
 
 def test_laws_are_declared_by_the_names_that_they_have(read):

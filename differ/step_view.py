@@ -233,8 +233,8 @@ class Steps:
         self.trace = trace
         self.sites = sites
         self.table = table
-        self.numbers: list[int] = [step.number for step in trace.steps]
         self.entries: dict[int, Any] = {step.number: step for step in trace.steps}
+        self.numbers: list[int] = list(self.entries)
         self._policy = policy
         self._kept: OrderedDict[int, StepView] = OrderedDict()
         self._layouts: OrderedDict[tuple[bytes, ...], Layout] = OrderedDict()

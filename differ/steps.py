@@ -91,7 +91,8 @@ def step_offset(
 
 def _trained(side: Side) -> list[int]:
     """The steps that count: a tail in which nothing was trained is none."""
-    entries = side.trace.steps
+    # Not the trace's own: to make its entries anew would cost as much as to compare them.
+    entries = side.steps.entries.values()
     return [entry.number for entry in entries if not entry.tail or has_training(entry)]
 
 

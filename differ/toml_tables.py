@@ -1,7 +1,6 @@
 """Tables of a TOML file that people write: every mistake is told with file, line and key."""
 
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -46,6 +45,8 @@ class TomlFile:
         self.path = path
         self._lines = text.splitlines()
         self._error = error
+        import tomllib  # takes time to import, and most commands are given no file
+
         try:
             self.tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as problem:

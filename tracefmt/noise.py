@@ -2,7 +2,6 @@
 
 import math
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -54,6 +53,8 @@ def keep_noise(path: Path, noise: Mapping[str, float]) -> None:
         record = framing.Compressor().record(RecordKind.FOOTER, payload, offset)
         stream.seek(0)
         before = stream.read(offset)
+    import tempfile  # takes time to import, and readers have no use for it
+
     # Written aside, so that the trace is never without a footer.
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with open(handle, "wb") as out:

@@ -63,6 +63,7 @@ class Judge:
         self._events: dict[str, int] = {each.id: 0 for each in invariants}
         self._contexts: dict[str, set[tuple[Plain, ...]]] = {}
         self._view: View | None = None
+        self._visible: dict[str, list[_Rule]] = {}
         self.accepted: dict[str, int] = {}
 
     def begin_segment(self) -> None:
@@ -71,7 +72,6 @@ class Judge:
 
     def step(self, facts: StepFacts) -> Iterator[Finding]:
         """Judge a step of one process."""
-        self._view = facts.view
         yield from _joined(self._judge(facts, self._observers.step(facts)))
 
     def ranks(self, group: Sequence[StepFacts]) -> Iterator[Finding]:
@@ -85,12 +85,15 @@ class Judge:
         yield from _joined(each for facts, event in ended for each in self._judge(facts, [event]))
 
     def _judge(self, facts: StepFacts, events: Iterable[Event]) -> Iterator[Finding]:
+        if facts.view is not self._view:
+            # The same for all steps of a trace, and asked for each event.
+            self._view, self._visible = facts.view, self._seen_in(facts.view)
         for event in events:
-            rules = self._rules.get(event.template.id)
-            if rules is None or not facts.view.sees(*event.template.needs):
+            rules = self._visible.get(event.template.id)
+            if rules is None:
                 continue
             # 1 and True are one key in Python and are not the same answer.
-            key = event.key, type(event.outcome)
+            key = event.template.id, event.context, event.outcome, type(event.outcome)
             judged = self._judged.get(key)
             if judged is None:
                 judged = self._meet(rules, event)
@@ -106,6 +109,14 @@ class Judge:
                     ids[found.invariant] = ids.get(found.invariant, 0) + 1
                 else:
                     yield found
+
+    def _seen_in(self, view: View) -> dict[str, list[_Rule]]:
+        """The rules by template, of those that a recording shows."""
+        return {
+            name: rules
+            for name, rules in self._rules.items()
+            if view.sees(*rules[0].template.needs)
+        }
 
     def _meet(self, rules: Sequence[_Rule], event: Event) -> tuple[list[_Rule], list[_Rule]]:
         seen = self._contexts.setdefault(event.template.id, set())

@@ -13,7 +13,7 @@ Plain = str | int | float | bool | None
 
 
 _LONGEST = 60
-"""Characters of an outcome that are told."""
+"""Characters of a table that are told."""
 
 
 class Learns(enum.Enum):
@@ -45,6 +45,7 @@ class Template(msgspec.Struct, frozen=True):
         most_outcomes: A question with more answers than this has no answer.
         implied_by: Templates whose invariants, with this outcome and precondition, say it too.
         needs: Phases without which the recording cannot tell.
+        is_table: Whether outcomes are tables, of which only the beginning is told.
         hint: What to look at where an invariant is broken.
         shows: Field of a finding.
     """
@@ -63,6 +64,7 @@ class Template(msgspec.Struct, frozen=True):
     most_outcomes: int = 4
     implied_by: Mapping[str, Plain] = msgspec.field(default_factory=dict)
     needs: tuple[Phase, ...] = ()
+    is_table: bool = False
     hint: str = ""
     shows: str = ""
 
@@ -72,11 +74,11 @@ class Template(msgspec.Struct, frozen=True):
         return self.id.partition(".")[0]
 
     def say(self, outcome: Any) -> str:
-        """An outcome in words; of a long one its beginning."""
+        """An outcome in words."""
         if isinstance(self.says, str):
             text = str(outcome)
-            short = f"{text[:_LONGEST]}..." if len(text) > _LONGEST + 3 else outcome
-            return self.says.format(short)
+            shortened = self.is_table and len(text) > _LONGEST
+            return self.says.format(f"{text[:_LONGEST]}..." if shortened else outcome)
         return self.says.get(outcome, str(outcome))
 
 

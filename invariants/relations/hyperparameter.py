@@ -94,6 +94,7 @@ COURSE = Template(
     each=("optimizer", "scheduler", "arguments", "scheduler_steps"),
     support=1,
     needs=(Phase.STATE, Phase.OPTIMIZER, Phase.SCHEDULER),
+    is_table=True,
     hint="the function that the scheduler is given, its warm-up, its milestones",
     shows="lr",
 )

@@ -13,6 +13,8 @@ from traceparity.tracefmt.records import Flag, Phase
 
 SMALL = 1 << 16
 """Bytes up to which a tensor is always read again: writes through ``.data`` bump no version."""
+_STATEFUL = int(Flag.STATEFUL)
+"""As a plain number: `|` of flags is slow."""
 
 
 class _Known(NamedTuple):
@@ -77,7 +79,7 @@ class ChangeLog:
                 if is_token(summary.digest) and known is not None and not always:
                     pending = self._recording.observer.pending
                     pending.only_news(site, summary.digest, known.summary.digest)
-                self._recording.summary(phase, site, summary, flags | Flag.STATEFUL)
+                self._recording.summary(phase, site, summary, flags | _STATEFUL)
         if is_token(summary.digest):
             self._unsettled.append(key)
         return summary
@@ -114,7 +116,7 @@ class ChangeLog:
             return
         self._plain[key] = value
         self._tensors.pop(key, None)
-        self._recording.plain(phase, component, field, value, flags | Flag.STATEFUL)
+        self._recording.plain(phase, component, field, value, flags | _STATEFUL)
 
     def value(
         self,

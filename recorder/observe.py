@@ -1,9 +1,11 @@
 """Observe: from a value to a row. Digests, statistics, sketches and kept values of tensors."""
 
+import ctypes
 import math
 from typing import Any, NamedTuple
 
 import torch
+import xxhash
 
 from traceparity.recorder import composite, digest, word_digest
 from traceparity.recorder.pending import Pending
@@ -34,12 +36,25 @@ _C: Any = torch._C
 _NO_STATS = (math.nan, math.nan, math.nan)
 _WHOLE = (0, 0, 0)
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+_norm: Any = torch._C._linalg.linalg_vector_norm
+_keys: Any = _C._dispatch_keys
+_xxh3 = xxhash.xxh3_128_digest
 
 
 _Content = tuple[
     bytes, tuple[float, float, float], int, bytes | None, bytes | None, tuple[int, int] | None
 ]
 """The fields of a summary from its digest on."""
+
+
+class _Form(NamedTuple):
+    """What all dense tensors of a dtype and shape have in common."""
+
+    dtype: int
+    shape: int
+    seed: int
+    memory: Any  # a type of buffer as large as the tensor
 
 
 class Summary(NamedTuple):
@@ -73,6 +88,10 @@ class Observer:
         self._meta: dict[tuple[Any, ...], tuple[int, int, int, tuple[int, int, int]]] = {}
         self._shards = Shards()
         self._devices: dict[torch.device, int] = {}
+        self._forms: dict[tuple[torch.dtype, tuple[int, ...]], _Form] = {}
+        # Dispatch keys tell at once that a tensor is neither sparse, nested, quantized, wrapped,
+        # conjugated nor on a device; asking one by one costs more than reading a small one.
+        self._dense_keys = _keys(torch.empty(0, device="cpu")).raw_repr()
 
     def forget(self) -> None:
         """Forget the tensors of the step that ended."""
@@ -175,12 +194,12 @@ class Observer:
         return digest.dense_digest(dense_cpu(local), 0)
 
     def _summarise(self, tensor: torch.Tensor, known: Summary | None = None) -> Summary:
+        if type(tensor) in _TENSORS and _keys(tensor).raw_repr() == self._dense_keys:
+            return self._dense(tensor, known)
         local = readable(tensor)
         place = self._shards.of(tensor, local) if is_distributed(tensor) else None
         dtype, shape, seed, shard = self._described(local, place)
-        device = self._devices.get(local.device)
-        if device is None:
-            device = self._devices[local.device] = self._writer.string(str(local.device))
+        device = self._device(local)
         if composite.is_composite(local):
             return Summary(dtype, device, shape, *self._composite(local, seed), shard)
         # The sketch of a shard needs its place, so a shard is always copied.
@@ -200,6 +219,42 @@ class Observer:
         return Summary(
             dtype, device, shape, fingerprint, stats, nonfinite, sketch, value, external, shard
         )
+
+    def _dense(self, tensor: torch.Tensor, known: Summary | None) -> Summary:
+        """`_summarise` of an ordinary tensor on the CPU, as nearly all are."""
+        key = tensor.dtype, tensor.shape
+        form = self._forms.get(key) or self._new_form(*key)
+        data = tensor if tensor.is_contiguous() else tensor.contiguous()
+        # An empty tensor may have no address.
+        memory = form.memory.from_address(data.data_ptr()) if data.numel() else b""
+        fingerprint = _xxh3(memory, form.seed)
+        device = self._device(tensor)
+        if known is not None and known.digest == fingerprint and known.device == device:
+            return known
+        stats, nonfinite, sketch = self._numbers(data)
+        value, external = self._kept(data, fingerprint)
+        return Summary(
+            form.dtype, device, form.shape, fingerprint, stats, nonfinite, sketch, value, external,
+            _WHOLE,
+        )  # fmt: skip
+
+    def _new_form(self, dtype: torch.dtype, shape: torch.Size) -> _Form:
+        name, sizes = str(dtype).removeprefix("torch."), tuple(shape)
+        size = math.prod(sizes) * dtype.itemsize
+        form = self._forms[dtype, sizes] = _Form(
+            self._writer.string(name),
+            self._writer.shape(sizes),
+            digest.seed_of(name, sizes),
+            ctypes.c_char * size,
+        )
+        return form
+
+    def _device(self, tensor: torch.Tensor) -> int:
+        found = self._devices.get(tensor.device)
+        if found is None:
+            name = str(tensor.device)
+            found = self._devices[tensor.device] = self._writer.string(name)
+        return found
 
     def _composite(self, tensor: torch.Tensor, seed: int) -> _Content:
         """The fields of a summary that follow its shape; a distance only for sparse tensors."""
@@ -245,29 +300,29 @@ class Observer:
             low, high = torch.aminmax(dense.double() if dtype in _UNSIGNED else dense)
             return (_clamped(low.item()), _clamped(high.item()), math.nan), 0, None
         flat = torch.view_as_real(dense).view(-1) if dtype.is_complex else dense.view(-1)
-        if flat.dtype is not torch.float32:
+        if dtype is not torch.float32:
             flat = flat.to(torch.float32)
         elements = math.prod(place.whole) if place else dense.numel()
         if elements * dense.element_size() <= INLINE_BYTES:
             # The value itself is kept, so there is nothing to estimate.
             return *_few_numbers(flat.tolist()), None
-        norm = torch.linalg.vector_norm(flat).item()
+        norm = _norm(flat).item()
         nonfinite = 0 if math.isfinite(norm) else int(flat.numel() - flat.isfinite().sum().item())
         if self._sketcher is None:
             return (math.nan, math.nan, norm), nonfinite, None
         low, high = torch.aminmax(flat)
-        sketch = self._sketch(flat, dense, place).numpy().tobytes()
+        sketch = self._sketch(flat, dense, place)
         return (low.item(), high.item(), norm), nonfinite, sketch
 
-    def _sketch(self, flat: torch.Tensor, dense: torch.Tensor, place: Shard | None) -> torch.Tensor:
+    def _sketch(self, flat: torch.Tensor, dense: torch.Tensor, place: Shard | None) -> bytes:
         assert self._sketcher is not None
         if place is None:
-            return self._sketcher.sketch(flat)
-        if not dense.is_complex():
-            return self._sketcher.shard(flat, tuple(dense.shape), place.offset, place.whole)
-        # Real and imaginary parts are one dimension more.
-        shape, offset, whole = (*dense.shape, 2), (*place.offset, 0), (*place.whole, 2)
-        return self._sketcher.shard(flat, shape, offset, whole)
+            return self._sketcher.packed(flat)
+        shape, offset, whole = tuple(dense.shape), place.offset, place.whole
+        if dense.is_complex():
+            # Real and imaginary parts are one dimension more.
+            shape, offset, whole = (*shape, 2), (*offset, 0), (*whole, 2)
+        return self._sketcher.shard(flat, shape, offset, whole).numpy().tobytes()
 
     def _kept(
         self, dense: torch.Tensor, fingerprint: bytes
@@ -317,7 +372,7 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
     Raises:
         Unobservable: There is no such memory.
     """
-    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+    if type(tensor) in _TENSORS:
         tensor = outside_transform(tensor)
         device = tensor.device.type
         if device == "meta":

@@ -165,7 +165,7 @@ class OptimizerHooks:
             for key, value in group.items():
                 if key in ("params", "param_names"):
                     continue
-                extra = Flag.CONTEXT if key in _SWITCHES else 0
+                extra = int(Flag.CONTEXT) if key in _SWITCHES else 0
                 self._log.value(
                     phase, f"{name} group[{number}]", str(key), one_number(value),
                     always=always, flags=flags | extra,

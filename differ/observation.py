@@ -1,5 +1,6 @@
 """One observation as a value, taken out of the columns when somebody looks closer."""
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,8 @@ _TORCH_DTYPES = {
     "qint8": "int8",
     "qint32": "int32",
 }
+_KINDS = {int(kind): kind for kind in Kind}
+_flags = functools.lru_cache(maxsize=1024)(Flag)
 _SHOWN_BYTES = 4096
 """Bytes of a tensor up to which a report may show its elements."""
 _ML_DTYPES = {
@@ -144,9 +147,9 @@ def observe(trace: Trace, columns: Columns, row: int, *, longest: int | None = N
     Raises:
         TraceFormatError: Its value is damaged.
     """
-    kind = Kind(int(columns.kind[row]))
+    kind = _KINDS[int(columns.kind[row])]
     sketch_row = int(columns.sketch_row[row])
-    minimum, maximum, norm = (float(number) for number in columns.stats[row])
+    minimum, maximum, norm = columns.stats[row].tolist()
     kept = kind == Kind.TENSOR and (longest is None or columns.value_length[row] <= longest)
     return Observation(
         kind=kind,
@@ -158,7 +161,7 @@ def observe(trace: Trace, columns: Columns, row: int, *, longest: int | None = N
         maximum=maximum,
         norm=norm,
         nonfinite=int(columns.nonfinite[row]),
-        flags=Flag(int(columns.flags[row])),
+        flags=_flags(int(columns.flags[row])),
         sketch=columns.sketches[sketch_row] if sketch_row >= 0 else None,
         data=trace.value(columns, row) if kept else None,
         plain=trace.scalar(columns, row) if kind != Kind.TENSOR else None,

@@ -17,6 +17,8 @@ from traceparity.tracefmt.verification import Verdict, verify
 
 _LONGEST_VALUE = 512
 """Bytes of a tensor that are read to be shown; who wants more of it wants a program."""
+_CONTEXT = int(Flag.CONTEXT)
+"""As a plain number: `&` of flags is slow, and a step may have a million rows."""
 
 
 class ShowError(TraceparityError):
@@ -66,7 +68,7 @@ class Shown:
     @property
     def is_context(self) -> bool:
         """Whether it explains but never decides."""
-        return bool(self.seen.flags & Flag.CONTEXT)
+        return bool(int(self.seen.flags) & _CONTEXT)
 
 
 def open_ranks(path: Location, rank: int | None) -> dict[int, Trace]:

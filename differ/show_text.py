@@ -210,16 +210,23 @@ def _step(trace: Trace, entry: StepEntry, globs: Sequence[str], paint: Paint) ->
 def _observation(shown: Shown, paint: Paint) -> Iterator[str]:
     text = describe(shown.seen)
     marks = [f"call {shown.call + 1}"] if shown.call else []
+    if shown.seen.flags:
+        marks += _marks(shown)
+    if marks:
+        text += f"  ({', '.join(marks)})"
+    name = _name(shown.site.component, shown.site.field)
+    yield from _named(name, text, paint, dim=shown.is_context)
+
+
+def _marks(shown: Shown) -> list[str]:
+    marks = []
     if shown.seen.flags & Flag.EVALUATION:
         marks.append("evaluation")
     elif shown.is_context:
         marks.append("context")
     if shown.seen.flags & Flag.RECOMPUTED:
         marks.append("recomputed")
-    if marks:
-        text += f"  ({', '.join(marks)})"
-    name = _name(shown.site.component, shown.site.field)
-    yield from _named(name, text, paint, dim=shown.is_context)
+    return marks
 
 
 def _site(trace: Trace, globs: Sequence[str], paint: Paint) -> Iterator[str]:
@@ -253,7 +260,7 @@ def _name(component: str, field: str) -> str:
 def _named(name: str, text: str, paint: Paint, *, dim: bool = False) -> Iterator[str]:
     """A name and what is said of it: side by side, or below where the name is long."""
     name = f"  {printable(name)}"
-    lines = textwrap.wrap(printable(text), _WIDTH - _NAME, break_on_hyphens=False) or [""]
+    lines = _wrapped_value(printable(text))
     if len(name) >= _NAME:
         yield paint(name, _DIM) if dim else name
         name = ""
@@ -261,6 +268,18 @@ def _named(name: str, text: str, paint: Paint, *, dim: bool = False) -> Iterator
         whole = f"{'' if number else name:<{_NAME}}{line}".rstrip()
         if whole:
             yield paint(whole, _DIM) if dim else whole
+
+
+def _wrapped_value(text: str) -> list[str]:
+    """The text in lines; a step may have a million of them, and textwrap is slow."""
+    width, lines, rest = _WIDTH - _NAME, [], text.strip()
+    while len(rest) > width:
+        cut = rest.rfind(" ", 0, width + 1)
+        if cut < 0:
+            return textwrap.wrap(text, width, break_on_hyphens=False)
+        lines.append(rest[:cut].rstrip())
+        rest = rest[cut:].lstrip()
+    return [*lines, rest]
 
 
 def _verdict(found: Verdict, paint: Paint) -> Iterator[str]:

@@ -77,13 +77,15 @@ class Sketcher:
         count = flat.numel()
         if count > _FEW:
             return self.sketch(flat).numpy().tobytes()
-        product = flat.numpy() * self._sign_table(count).numpy()[:count]
-        if count > SKETCH_WIDTH:
+        # Infinities must not make numpy warn the program, or raise where it asked for that.
+        with np.errstate(all="ignore"):
+            product = flat.numpy() * self._sign_table(count).numpy()[:count]
+            if count <= SKETCH_WIDTH:
+                return product.tobytes() + bytes(4 * (SKETCH_WIDTH - count))
             whole = count - count % SKETCH_WIDTH
             total = product[:whole].reshape(-1, SKETCH_WIDTH).sum(0)
             total[: count - whole] += product[whole:]
             return total.tobytes()
-        return product.tobytes() + bytes(4 * (SKETCH_WIDTH - count))
 
     def shard(
         self,

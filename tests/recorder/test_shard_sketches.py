@@ -5,6 +5,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -45,6 +46,26 @@ def test_the_sketches_of_all_boxes_add_up(data: st.DataObject) -> None:
         total += SKETCHER.shard(flat, tuple(sizes), tuple(offset), whole)
 
     torch.testing.assert_close(total, sketch_of(tensor), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 60, 61, 62, 200, 64 * 61, 64 * 61 + 1, 5000])
+def test_small_tensors_have_the_same_sketch_by_the_shorter_way(count: int) -> None:
+    flat = torch.randn(count, generator=torch.Generator().manual_seed(count))
+
+    packed = torch.from_numpy(np.frombuffer(SKETCHER.packed(flat), np.float32).copy())
+
+    torch.testing.assert_close(packed, SKETCHER.sketch(flat), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [7, 200])
+def test_infinities_neither_warn_the_program_nor_raise_in_it(count: int) -> None:
+    flat = torch.full((count,), math.inf)
+    flat[::2] = -math.inf
+
+    with np.errstate(all="raise"):
+        packed = np.frombuffer(SKETCHER.packed(flat), np.float32)
+
+    assert len(packed) == 61
 
 
 @pytest.mark.parametrize("dim", [0, 1])

@@ -1,7 +1,7 @@
-"""Train a small Llama with Hugging Face's Trainer; print the seconds of each step as JSON.
+"""Train a Llama with Hugging Face's Trainer; print the seconds of each step as JSON.
 
-The program that `record_cost.py --size trainer` measures: 4 layers of width 256 with batches of
-8x128 tokens, AdamW, clipping, a schedule and logging every step. Needs the extra `frameworks`.
+The program that `record_cost.py --size trainer` and `--size trainer-wide` measure, with AdamW,
+clipping, a schedule and logging every step. Needs the extra `frameworks`.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -25,6 +26,21 @@ from transformers import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Layers, width, heads, batch size and sequence length."""
+
+    layers: int
+    width: int
+    heads: int
+    batch: int
+    length: int
+
+
+SIZES = {"trainer": Size(4, 256, 4, 8, 128), "trainer-wide": Size(8, 512, 8, 4, 256)}
+"""The wide one is of the size of `gpt_steps.py`'s, for which the limits were set."""
+
+
 class Clock(TrainerCallback):
     """Notes when each step begins."""
 
@@ -36,25 +52,25 @@ class Clock(TrainerCallback):
         self.starts["cpu"].append(time.process_time())
 
 
-def train(steps: int, folder: str) -> dict[str, list[float]]:
+def train(size: Size, steps: int, folder: str) -> dict[str, list[float]]:
     """Train and return the seconds from each step's beginning to the next one's."""
     set_seed(0)
     model = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=2048,
-            hidden_size=256,
-            intermediate_size=768,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            num_key_value_heads=4,
+            hidden_size=size.width,
+            intermediate_size=3 * size.width,
+            num_hidden_layers=size.layers,
+            num_attention_heads=size.heads,
+            num_key_value_heads=size.heads,
             max_position_embeddings=256,
         )
     )
-    rows = torch.randint(2048, ((steps + 1) * 8, 128))
+    rows = torch.randint(2048, ((steps + 1) * size.batch, size.length))
     data = [{"input_ids": row, "labels": row} for row in rows]
     arguments = TrainingArguments(
         output_dir=folder,
-        per_device_train_batch_size=8,
+        per_device_train_batch_size=size.batch,
         max_steps=steps + 1,
         use_cpu=True,
         report_to=[],
@@ -72,9 +88,10 @@ def train(steps: int, folder: str) -> dict[str, list[float]]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("size", choices=SIZES)
     parser.add_argument("--steps", type=int, default=12)
     options = parser.parse_args()
     output, sys.stdout = sys.stdout, sys.stderr  # Trainer prints its logs
     with tempfile.TemporaryDirectory() as folder:
-        seconds = train(options.steps, folder)
+        seconds = train(SIZES[options.size], options.steps, folder)
     print(json.dumps(seconds), file=output)

@@ -81,11 +81,11 @@ class Sketcher:
         with np.errstate(all="ignore"):
             product = flat.numpy() * self._sign_table(count).numpy()[:count]
             if count <= SKETCH_WIDTH:
-                return product.tobytes() + bytes(4 * (SKETCH_WIDTH - count))
+                return bytes(product.tobytes()) + bytes(4 * (SKETCH_WIDTH - count))
             whole = count - count % SKETCH_WIDTH
             total = product[:whole].reshape(-1, SKETCH_WIDTH).sum(0)
             total[: count - whole] += product[whole:]
-            return total.tobytes()
+            return bytes(total.tobytes())
 
     def shard(
         self,

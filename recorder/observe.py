@@ -37,7 +37,7 @@ _NO_STATS = (math.nan, math.nan, math.nan)
 _WHOLE = (0, 0, 0)
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
-_norm: Any = torch._C._linalg.linalg_vector_norm
+_norm: Any = _C._linalg.linalg_vector_norm
 _keys: Any = _C._dispatch_keys
 _xxh3 = xxhash.xxh3_128_digest
 

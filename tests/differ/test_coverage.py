@@ -230,7 +230,7 @@ def test_worker_and_step_of_a_violation_are_those_recorded(tmp_path):
     assert coverage_data(judge(path, expected=(0,)))["violations"] == [
         {
             "kind": "duplicate", "sample_id": 0, "rank": 0, "epoch": 0, "position": 1, "step": 1,
-            "worker": 0, "loader": "loader[0]", "surplus": None,
+            "worker": 0, "loader": "loader[0]", "surplus": None, "why": None,
             "first_seen": {"rank": 0, "position": 0, "step": 0, "worker": 1},
         }
     ]  # fmt: skip

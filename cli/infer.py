@@ -81,6 +81,8 @@ def _learned(
             "--disable-precondition-sampling counts all",
             err=True,
         )
+    for name, reason in evidence.unseen.items():
+        click.echo(f"tp-infer: nothing was learned of {name}: {reason}", err=True)
     return found
 
 

@@ -41,12 +41,18 @@ class Evidence:
         templates: The questions that were answered, by id.
         references: Content digests of the runs, in order.
         most_cells: Kinds of events of one question, beyond which it counts as unanswerable.
+        unseen: Functions that were to be watched and could not be, each with the reason.
+        watched: Functions that were watched.
+        updates: Updates that were seen.
     """
 
     def __init__(self, most_cells: int | None = 5000) -> None:
         self.templates: dict[str, Template] = {}
         self.references: list[str] = []
         self.most_cells = most_cells
+        self.unseen: dict[str, str] = {}
+        self.watched: set[str] = set()
+        self.updates = 0
         self._cells: dict[str, dict[tuple[tuple[Plain, ...], type, Plain], Cell]] = {}
 
     def begin(self, reference: str) -> None:
@@ -56,6 +62,9 @@ class Evidence:
     def take(self, facts: StepFacts, events: Iterable[Event]) -> None:
         """Count the events of a step."""
         number = len(self.references) - 1
+        self.unseen.update(facts.view.unseen)
+        self.watched.update(facts.view.watched)
+        self.updates += bool(facts.updated)
         for event in events:
             template = event.template
             cells = self._cells.get(template.id)

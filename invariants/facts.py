@@ -45,6 +45,8 @@ from traceparity.tracefmt.records import Columns, Flag, Header, Kind, Phase, Sit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from traceparity.tracefmt.records import NotObserved
+
 _LEFT = ("none", "zero", "kept", "unknown")
 _CONTEXT = int(Flag.CONTEXT)
 _EVALUATION = int(Flag.EVALUATION)
@@ -74,6 +76,11 @@ class Source(Protocol):
         """What was known when recording began."""
         ...
 
+    @property
+    def not_observed(self) -> "Sequence[NotObserved]":
+        """What the recorder could not see, as far as it was told."""
+        ...
+
     def scalar(self, columns: Columns, row: int) -> Any:
         """The plain value in a row."""
         ...
@@ -87,27 +94,33 @@ class View(msgspec.Struct, frozen=True):
         all_sites: Whether no sites were left out (``--include``, ``--exclude``).
         all_steps: Whether no steps were left out (``--steps``, ``--every``).
         watched: Functions whose calls were recorded (``--watch``).
+        unseen: Functions that were to be watched and cannot be, each with the reason.
     """
 
     phases: frozenset[Phase]
     all_sites: bool
     all_steps: bool
     watched: frozenset[str] = frozenset()
+    unseen: tuple[tuple[str, str], ...] = ()
 
     def sees(self, *phases: Phase) -> bool:
         """Whether all of these phases were recorded, with all their sites."""
         return self.all_sites and self.phases.issuperset(phases)
 
 
-def view_of(header: Header) -> View:
-    """What a recording with these capture settings shows."""
-    capture = header.capture
+def view_of(source: Source) -> View:
+    """What a recording shows, by its settings and by what it could not see."""
+    capture = source.header.capture
+    watched = frozenset(capture.get("watch") or ())
+    notes = ((note.component.removesuffix("()"), note.reason) for note in source.not_observed)
+    unseen = tuple((name, reason) for name, reason in notes if name in watched)
     named = capture.get("phases") or [phase.label for phase in Phase]
     return View(
         phases=frozenset(phase for phase in Phase if phase.label in named),
         all_sites=not (capture.get("include") or capture.get("exclude")),
         all_steps=not capture.get("steps") and capture.get("every", 1) in (None, 0, 1),
-        watched=frozenset(capture.get("watch") or ()),
+        watched=watched - {name for name, _ in unseen},
+        unseen=unseen,
     )
 
 
@@ -220,9 +233,25 @@ class StepFacts:
         return mask
 
     def trained(self, rows: Ids) -> Ids:
-        """The rows that are part of the training: neither context nor recomputation."""
-        found: Ids = rows[(self.columns.flags[rows] & (_CONTEXT | _RECOMPUTED)) == 0]
+        """The rows that are part of the training: no context, recomputation or evaluation.
+
+        What is called with gradients after a backward pass begins another micro-batch. So calls
+        that come last in one evaluate, in the middle of an accumulation, and lead to no update.
+        """
+        rows = rows[(self.columns.flags[rows] & (_CONTEXT | _RECOMPUTED)) == 0]
+        late = rows > self._passed[self.columns.microbatch[rows]]
+        found: Ids = rows[~late | (self.phase(rows) != Phase.FORWARD)] if late.any() else rows
         return found
+
+    @cached_property
+    def _passed(self) -> Ids:
+        """``(micro_batches,)`` the last row of each one's backward passes."""
+        phases = self.names.phase[self.columns.site]
+        rows = np.flatnonzero((phases == Phase.BACKWARD) | (phases == Phase.LOSS))
+        last = np.full(self.micro_batches, len(phases), np.int64)
+        # Of repeated numbers numpy keeps the last assignment.
+        last[self.columns.microbatch[rows]] = rows
+        return last
 
     def finding(
         self,

@@ -46,5 +46,13 @@ def learn_from(
     found = infer(evidence)
     if not found:
         names = ", ".join(map(str, references))
-        raise InvariantError(f"{names}: nothing was learned; the traces hold no training steps")
+        raise InvariantError(f"{names}: nothing was learned; {_why_nothing(families, evidence)}")
     return found, evidence
+
+
+def _why_nothing(families: Sequence[str], evidence: Evidence) -> str:
+    if not evidence.updates:
+        return "the traces hold no training steps"
+    if tuple(families) == ("function",) and not evidence.watched:
+        return "the traces watch no functions; record with tp-record --watch package.function"
+    return f"nothing is always so in what they show of {', '.join(families)}"

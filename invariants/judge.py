@@ -140,6 +140,10 @@ class Judge:
         of_calls = rule.template.family == "function"
         if view is not None and of_calls and not (view.watched and view.watched >= {*named}):
             reason = f"calls of {_listed(named) or 'functions'} were not recorded"
+            unseen = [f"{name} {why}" for name, why in view.unseen if name in named]
+            if unseen:
+                reason, remedy = f"{reason}: {unseen[0]}", "name a function written in Python"
+                return Coverage(rule.invariant, 0, reason, unseen=True, remedy=remedy)
             remedy = "record the run with --watch for each of them"
             return Coverage(rule.invariant, 0, reason, unseen=True, remedy=remedy)
         if view is None or view.sees(*needs):

@@ -22,7 +22,8 @@ class FactsReader:
     def __init__(self, source: Source, rank: int = 0) -> None:
         self._source = source
         self._rank = rank
-        self._view = view_of(source.header)
+        self._view = view_of(source)
+        self._noted = len(source.not_observed)
         self._names = Names()
         self._state = Carried()
         self._last: int | None = None
@@ -33,6 +34,9 @@ class FactsReader:
         """The facts of the next step; those of the step before are no longer valid."""
         names, state = self._names, self._state
         names.extend(self._source.sites)
+        if self._noted != len(self._source.not_observed):
+            # Of a trace that is still being written.
+            self._noted, self._view = len(self._source.not_observed), view_of(self._source)
         state.grow(len(names.tensors), len(names.modules))
         role = names.role[columns.site]
         facts = StepFacts(

@@ -199,6 +199,9 @@ class Session:
     def _window_opens(self) -> None:
         recording = self._recording
         self._calls.look()
+        for name, why in self._calls.refused.items():
+            # At once, for who judges the run while it goes on; a repeated note counts once.
+            self._writer.not_observed(f"{name}()", why)
         gone = recording.names.take_gone()
         gone |= self._optimizers.take_gone()
         gone |= self._schedulers.take_gone() | self._scalers.take_gone()

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.rates import Courses, arguments
-from traceparity.invariants.template import Event, Plain, Template
+from traceparity.invariants.template import Departure, Event, Plain, Template
 from traceparity.tracefmt.records import Phase
 
 _SWITCHES = frozenset(
@@ -30,15 +31,17 @@ VALUE = Template(
 FIRST_RATE = Template(
     id="hyperparameter.first_rate",
     phase=Phase.OPTIMIZER,
-    noun="optimizer groups at their first update",
-    says="use a learning rate of {}",
-    fields=("optimizer", "group"),
-    each=("optimizer",),
+    noun="optimizer groups",
+    says="begin with a base learning rate of {}",
+    fields=("schedulers", "optimizer", "group"),
+    each=("schedulers", "optimizer"),
     support=1,
     needs=(Phase.OPTIMIZER,),
-    hint="the learning rate that the optimizer is made with, and at warm-up",
+    hint="the learning rate that the optimizer is made with",
     shows="lr",
 )
+"""The rate that schedulers multiply, which is another one than they use at first; where none drives
+the group the rate itself, if it is still the same at the second update."""
 RATE_KEPT = Template(
     id="hyperparameter.rate_kept",
     phase=Phase.OPTIMIZER,
@@ -125,7 +128,7 @@ class Observer:
 
     def __init__(self) -> None:
         self._told: dict[str, tuple[dict[str, Any], list[Event]]] = {}
-        self._started: set[str] = set()
+        self._begun: dict[str, float] = {}
         self._settings: dict[str, tuple[Any, list[Event]]] = {}
         self._courses = Courses()
 
@@ -134,10 +137,7 @@ class Observer:
         self._courses.step(facts)
         for group, rate in facts.rates_used.items():
             yield from self._options(facts, group)
-            if group not in self._started:
-                self._started.add(group)
-                if facts.begins:
-                    yield Event(FIRST_RATE, self._of(facts, group), rate, component=group)
+            yield from self._base(facts, group, rate)
             before = facts.rates_before.get(group)
             if before is not None and not facts.gap:
                 seen = f"{before:g} was left, {rate:g} is used"
@@ -161,6 +161,21 @@ class Observer:
                 component=course.group,
                 departs=course.departs,
             )
+
+    def _base(self, facts: StepFacts, group: str, rate: float) -> Iterator[Event]:
+        """The base rate of a group, once."""
+        base = facts.state.hyperparameters.get(group, {}).get("initial_lr")
+        if facts.begins:
+            self._begun[group] = rate
+        elif self._begun.pop(group, None) != rate or facts.gap:
+            return
+        driven = isinstance(base, int | float)
+        if facts.begins != driven:
+            return
+        names = sorted({facts.state.classes.get(name, "") for name in _names(facts)})
+        context = ", ".join(names) if driven else "none", *self._of(facts, group)
+        said = float(base) if isinstance(base, int | float) else rate
+        yield Event(FIRST_RATE, context, said, component=group, departs=partial(_other_rate, said))
 
     def _made_with(self, facts: StepFacts, name: str) -> Iterator[Event]:
         settings = facts.state.settings.get(name)
@@ -191,6 +206,13 @@ class Observer:
             ]
             told = self._told[group] = dict(options), events
         yield from told[1]
+
+
+def _other_rate(rate: float, expected: Plain) -> Departure | None:
+    """A rate shows at the first update, even if it takes a second one to tell."""
+    if expected == rate:
+        return None
+    return Departure(0, FIRST_RATE.say(expected), FIRST_RATE.say(rate))
 
 
 def _schedulers(facts: StepFacts) -> Iterator[Event]:

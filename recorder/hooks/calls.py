@@ -75,6 +75,11 @@ class CallHooks:
             self._definitions.remove()
             self._definitions = None
 
+    @property
+    def refused(self) -> dict[str, str]:
+        """Names whose calls cannot be seen, as far as it is known by now, and why."""
+        return self._refused
+
     def unseen(self) -> Iterator[tuple[str, str]]:
         """Names whose calls were not seen, and why."""
         yield from self._refused.items()

@@ -6,6 +6,7 @@ import corpus
 import gloo
 import loops
 import pytest
+import recording
 
 from traceparity.differ.policy import Policy
 from traceparity.invariants.causes import Cause
@@ -80,6 +81,13 @@ def test_another_seed_of_a_sound_training_breaks_nothing(train, processes, recor
         invariants = learned(*references)
         for run in runs:
             assert told(causes(invariants, run)) == []
+
+
+def test_an_evaluation_within_an_accumulation_is_no_part_of_it(recorded, tmp_path):
+    trace = tmp_path / "evaluated.trace"
+    recording.record(lambda: loops.accumulate("", 1, "evaluated in between"), trace)
+
+    assert told(causes(learned(recorded(loops.accumulate)), trace)) == []
 
 
 def test_what_is_learned_fits_on_a_page(recorded):

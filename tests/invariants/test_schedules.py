@@ -57,9 +57,9 @@ def test_a_longer_run_keeps_its_schedule(found, tmp_path):
     assert found(longer) == []
 
 
-def longer(train, tmp_path: Path) -> Path:
+def longer(train, tmp_path: Path, bug: str = "") -> Path:
     trace = tmp_path / "longer.trace"
-    recording.record(functools.partial(train, "", 2, 30), trace)
+    recording.record(functools.partial(train, bug, 2, 30), trace)
     return trace
 
 
@@ -82,6 +82,15 @@ def test_a_run_of_another_length_has_a_function_of_its_own(recorded, tmp_path):
     assert result.causes == ()
     (unjudged,) = [each for each in result.coverage if not each.events]
     assert unjudged.reason == "scheduler_steps is 30, and the invariant is about 10"
+
+
+def test_a_longer_warm_up_begins_at_another_rate_and_not_from_another_base(recorded, tmp_path):
+    train = schedules.by_function
+
+    assert judged([recorded(train)], longer(train, tmp_path, "longer")).causes == ()
+    (cause,) = judged([recorded(train)], recorded(train, "base rate ten times", 1)).causes
+    assert (cause.first.step, cause.first.component) == (0, "optimizer[0] group[0]")
+    assert cause.first.seen == "begin with a base learning rate of 1.0"
 
 
 def test_what_a_scheduler_of_the_program_does_is_learned_from_two_runs(recorded):

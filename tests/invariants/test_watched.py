@@ -1,6 +1,7 @@
 """What is learned of watched functions: their calls, order, containment, arguments and results."""
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 
 import calls
@@ -117,6 +118,25 @@ def test_a_recording_without_the_calls_is_no_evidence_for_them(run, learned):
 
     assert result.outcome is Outcome.ABSTAIN
     assert "calls.prepare were not recorded; record the run with --watch" in result.reason
+
+
+def test_functions_that_cannot_be_watched_teach_nothing_and_are_not_judged(run, learned):
+    """They may well be called: nobody has looked."""
+    trace = run("", 0, watch=("smooth", "nope", "Trainer"))
+    found, evidence = learn_from([trace], families_of(["function"], ()), most_examples=5000)
+
+    assert found
+    assert all("nope" not in each.text for each in found)
+    assert set(evidence.unseen) == {"calls.nope", "calls.Trainer"}
+    assert "is a class" in evidence.unseen["calls.Trainer"]
+    renamed = [
+        replace(each, precondition={**each.precondition, "function": ("calls.Trainer",)})
+        for each in learned("function")
+        if each.template == "function.count"
+    ][:1]
+    result = judged(renamed, trace)
+    assert result.outcome is Outcome.ABSTAIN
+    assert "calls.Trainer is a class" in result.reason
 
 
 def test_a_check_while_training_watches_what_its_invariants_speak_of(learned, tmp_path):

@@ -135,8 +135,8 @@ def train(bug: str = "", seed: int = 0) -> None:
             evaluate(part.model)
 
 
-def accumulate(bug: str = "", seed: int = 0) -> None:
-    """Windows of three micro-batches."""
+def accumulate(bug: str = "", seed: int = 0, sound: str = "") -> None:
+    """Windows of three micro-batches; ``sound`` names what does no harm."""
     torch.manual_seed(seed)
     model = Network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -148,6 +148,10 @@ def accumulate(bug: str = "", seed: int = 0) -> None:
         for inputs, targets in loader:
             (functional.mse_loss(model(inputs), targets) / 3).backward()
             number += 1
+            if sound == "evaluated in between" and number % 2:
+                with torch.no_grad():
+                    model.eval()(torch.zeros(5, 6))
+                model.train()
             if (number - 1 if bug == "window off by one" else number) % 3 == 0:
                 optimizer.step()
                 optimizer.zero_grad()

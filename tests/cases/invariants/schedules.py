@@ -46,15 +46,19 @@ class Halving(lr_scheduler.LRScheduler):
 
 
 def by_function(bug: str = "", seed: int = 0, updates: int = 10) -> None:
-    """Warms up, then falls as a cosine to the end of the run, as a function says."""
-    warm, power = 2, 2 if bug == "falls too fast" else 1
+    """Warms up, then falls as a cosine to the end of the run, as a function says.
+
+    Sound with ``longer``, a warm-up of more updates.
+    """
+    warm, power = (5 if bug == "longer" else 2), (2 if bug == "falls too fast" else 1)
 
     def factor(step: int) -> float:
         if step < warm:
             return (step + 1) / warm
         return (0.5 * (1 + math.cos(math.pi * (step - warm) / (updates - warm)))) ** power
 
-    _fit(seed, updates, lambda optimizer: lr_scheduler.LambdaLR(optimizer, factor))
+    rate = 1.0 if bug == "base rate ten times" else 0.1
+    _fit(seed, updates, lambda optimizer: lr_scheduler.LambdaLR(optimizer, factor), rate)
 
 
 def of_its_own(bug: str = "", seed: int = 0, updates: int = 10) -> None:
@@ -63,10 +67,10 @@ def of_its_own(bug: str = "", seed: int = 0, updates: int = 10) -> None:
     _fit(seed, updates, lambda optimizer: Halving(optimizer, scheme))
 
 
-def _fit(seed: int, updates: int, scheduled: Any) -> None:
+def _fit(seed: int, updates: int, scheduled: Any, rate: float = 0.1) -> None:
     torch.manual_seed(seed)
     model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     scheduler = scheduled(optimizer)
     for _ in range(updates):
         optimizer.zero_grad()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,9 +176,8 @@ class _Parser(Checks):
         if rule.ignore and (rule.elementwise or rule.rel_l2 is not None or rule.equal_nan):
             raise self.error(place, "ignore", "an ignored site cannot have limits too")
         if rule.equal_nan and rule.exact:
-            raise self.error(
-                place, "equal_nan", "goes with a limit, as rtol = 0: an exact rule compares bits"
-            )
+            # Exact but for the bits of a NaN: numbers that are equal, and no limit beside.
+            rule = replace(rule, atol=0.0)
         if rule.symmetric and rule.rtol is None and rule.rel_l2 is None:
             raise self.error(place, "symmetric", "goes with rtol or rel_l2, which it is about")
         return rule

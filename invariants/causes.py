@@ -65,6 +65,32 @@ def causes_of(findings: Sequence[Finding]) -> list[Cause]:
     return [Cause(group[0], tuple(group[1:]), max(each.step for each in group)) for group in groups]
 
 
+def causes_beside(
+    findings: Sequence[Finding], waived: Sequence[Finding]
+) -> tuple[list[Cause], dict[str, int]]:
+    """Group findings by cause, without those causes that are accepted and what follows from them.
+
+    Args:
+        findings: What breaks an invariant that is not accepted.
+        waived: The first finding of each accepted invariant that is broken.
+
+    Returns:
+        The causes, and by id of the invariant how many findings follow from what is accepted.
+    """
+    accepted = {each.invariant for each in waived}
+    kept: list[Cause] = []
+    covered: dict[str, int] = {}
+    for cause in causes_of([*waived, *findings]):
+        follow = tuple(each for each in cause.follow if each.invariant not in accepted)
+        if cause.first.invariant not in accepted:
+            last = max(each.step for each in (cause.first, *follow))
+            kept.append(Cause(cause.first, follow, last))
+            continue
+        for each in follow:
+            covered[each.invariant] = covered.get(each.invariant, 0) + 1
+    return kept, covered
+
+
 def _order(finding: Finding) -> tuple[int, int, int, int, int, str]:
     return (
         finding.step,

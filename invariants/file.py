@@ -12,12 +12,14 @@ from traceparity.invariants.errors import InvariantError
 from traceparity.invariants.families import templates
 from traceparity.invariants.finding import FAMILIES
 from traceparity.invariants.invariant import Invariant, Witness
-from traceparity.invariants.template import Learns, Plain
+from traceparity.invariants.template import Learns, Plain, Template
 from traceparity.tracefmt.text_file import read_text_file
 
 FORMAT = 1
 """Version of the file's format; it stands in every line."""
 
+_TEXTS = frozenset({"class", "path", "optimizer", "scheduler", "schedulers", "function"})
+"""Fields of preconditions whose values are texts."""
 _Value = str | int | float | bool | None
 
 
@@ -107,7 +109,9 @@ def read_invariants(path: Path) -> list[Invariant]:
     try:
         text = read_text_file(path)
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = (
+            getattr(error, "strerror", None) or "not a file of invariants, as tp-infer writes them"
+        )
         raise InvariantError(f"{path}: {reason}") from error
     found, ids = [], set()
     for number, line in enumerate(text.splitlines(), 1):
@@ -136,13 +140,20 @@ def _invariant(line: str) -> Invariant:
     template = known.get(said.params.template)
     if template is None:
         raise ValueError(f"relation {said.relation} has no template {said.params.template!r}")
-    for name in said.precondition:
+    for name, values in said.precondition.items():
         if name not in template.fields:
             named = ", ".join(template.fields) or "none"
             raise ValueError(f"{template.id} has no field {name!r}; there are {named}")
+        if not values:
+            raise ValueError(f"precondition {name}: it names no value, so nothing is judged")
+        wrong = [value for value in values if name in _TEXTS and not isinstance(value, str)]
+        if wrong:
+            raise ValueError(f"precondition {name}: {wrong[0]!r} is no text")
     bounded = said.params.low is not None or said.params.high is not None
     if bounded != (template.learns is not Learns.CONSTANT):
         raise ValueError(f"{template.id} takes {'an outcome' if bounded else 'low or high'}")
+    if not bounded:
+        _check_outcome(template, said.params.outcome)
     witness = said.provenance.witness or _Witness(0, 0)
     return Invariant(
         template=template.id,
@@ -158,6 +169,20 @@ def _invariant(line: str) -> Invariant:
         accepted=said.accepted,
         id=said.id,
     )
+
+
+def _check_outcome(template: Template, outcome: _Value) -> None:
+    """That events of a template can have an outcome at all."""
+    if isinstance(template.says, str):
+        return
+    # Counts are any number; what is told of those that are usual says which type they have.
+    counted = any(type(each) is int for each in template.says)
+    if (counted and type(outcome) is int) or any(
+        each == outcome and type(each) is type(outcome) for each in template.says
+    ):
+        return
+    known = ", ".join(json.dumps(each) for each in list(template.says)[:4])
+    raise ValueError(f"{template.id} has no outcome {json.dumps(outcome)}; there are {known}")
 
 
 def accepted(found: Sequence[Invariant], said: Iterable[str]) -> list[Invariant]:

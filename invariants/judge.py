@@ -48,6 +48,7 @@ class Judge:
 
     Attributes:
         accepted: How many findings were accepted, by id of the invariant.
+        waived: The first of them, by id of the invariant.
     """
 
     def __init__(self, invariants: Sequence[Invariant]) -> None:
@@ -65,6 +66,7 @@ class Judge:
         self._view: View | None = None
         self._visible: dict[str, list[_Rule]] = {}
         self.accepted: dict[str, int] = {}
+        self.waived: dict[str, Finding] = {}
 
     def begin_segment(self) -> None:
         """What follows is read from other traces, in which the run went on."""
@@ -107,6 +109,7 @@ class Judge:
                 if rule.invariant.accepted:
                     ids = self.accepted
                     ids[found.invariant] = ids.get(found.invariant, 0) + 1
+                    self.waived.setdefault(found.invariant, found)
                 else:
                     yield found
 

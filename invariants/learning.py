@@ -99,7 +99,7 @@ def _bounds(template: Template, cells: Sequence[Cell], evidence: Evidence) -> It
     bounds: tuple[float | None, float | None] = None, high
     if template.learns is Learns.RANGE:
         reach = _WIDER * max(high - low, abs(high), abs(low))
-        bounds = low - reach, high + reach
+        bounds = max(low - reach, template.least), high + reach
     places = [template.fields.index(name) for name in (*template.each, *template.scope)]
     precondition = tuple(
         (place, frozenset(cell.context[place] for cell in cells)) for place in sorted(set(places))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceparity.invariants.causes import Cause, causes_of
+from traceparity.invariants.causes import Cause, causes_beside
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.finding import Finding
 from traceparity.invariants.invariant import Invariant
@@ -20,7 +20,7 @@ class InvariantsResult(msgspec.Struct, frozen=True):
         findings: In the order of the run.
         causes: The findings, grouped.
         coverage: How far each invariant was exercised.
-        accepted: How many findings were accepted, by id of the invariant.
+        accepted: How many findings were accepted or follow from those, by id of the invariant.
     """
 
     file: str
@@ -61,10 +61,15 @@ class JudgedRun:
     def result(self) -> InvariantsResult:
         """What it came to; there are no more steps."""
         found = sorted([*self._found, *self._judge.end()], key=lambda each: each.order)
+        causes, covered = causes_beside(found, [*self._judge.waived.values()])
+        told = [each for cause in causes for each in (cause.first, *cause.follow)]
+        accepted = dict(self._judge.accepted)
+        for name, count in covered.items():
+            accepted[name] = accepted.get(name, 0) + count
         return InvariantsResult(
             self._file,
-            tuple(found),
-            tuple(causes_of(found)),
+            tuple(sorted(told, key=lambda each: each.order)),
+            tuple(causes),
             tuple(self._judge.coverage()),
-            self._judge.accepted,
+            accepted,
         )

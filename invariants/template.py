@@ -41,6 +41,7 @@ class Template(msgspec.Struct, frozen=True):
         learns: What is learned from the outcomes.
         proposed: Outcomes that an invariant may have; None for all.
         support: Events that an invariant needs.
+        least: No number that is learned can be below it.
         runs: Reference runs that an invariant needs to be seen in.
         most_outcomes: A question with more answers than this has no answer.
         implied_by: Templates whose invariants, with this outcome and precondition, say it too.
@@ -60,6 +61,7 @@ class Template(msgspec.Struct, frozen=True):
     learns: Learns = Learns.CONSTANT
     proposed: tuple[Plain, ...] | None = None
     support: int = 2
+    least: float = float("-inf")
     runs: int = 1
     most_outcomes: int = 4
     implied_by: Mapping[str, Plain] = msgspec.field(default_factory=dict)

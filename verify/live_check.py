@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceparity.differ.policy import Policy
-from traceparity.invariants.causes import causes_of
+from traceparity.invariants.causes import causes_beside
 from traceparity.invariants.facts import StepFacts
 from traceparity.invariants.families import templates
 from traceparity.invariants.file import read_invariants
@@ -90,7 +90,9 @@ class _RankCheck:
             return None
         tail = any(entry.tail for entry in trace.steps if entry.number == number)
         facts = self._reader.step(number, trace.columns(number), tail=tail)
-        causes = causes_of([*self._findings(facts)])
+        found = [*self._findings(facts)]
+        waived = self._learned.waived.values() if self._learned is not None else ()
+        causes, _ = causes_beside(found, [*waived])
         return _said(causes[0].first) if causes else None
 
     def _findings(self, facts: StepFacts) -> Iterable[Finding]:

@@ -13,7 +13,8 @@ BATCHES_DIFFER = Rule(
     "data",
     "batches-differ",
     "a loader of more than one batch does not give the same batch twice in a row",
-    "does the loop make a new iterator for each batch, next(iter(loader))?",
+    "does the loop make a new iterator for each batch, next(iter(loader))? Do the workers of an"
+    " IterableDataset share it out, by get_worker_info()?",
 )
 ORDER_DIFFERS = Rule(
     "data",
@@ -59,9 +60,10 @@ class BatchesDiffer:
             last = None if facts.gap else self._last.get(batch.loader)
             self._last[batch.loader] = batch
             if last is not None and batch.loader not in self._replaces and _same(last, batch):
+                there = f", of {batch.dataset_length} there are" if batch.dataset_length else ""
                 yield facts.finding(
                     BATCHES_DIFFER, Phase.DATA, batch.loader, "batch", "another batch",
-                    f"the same {batch.size} samples as before, of {batch.dataset_length} there are",
+                    f"the same {batch.size} samples as before{there}",
                     row=batch.row,
                 )  # fmt: skip
 
@@ -73,11 +75,20 @@ class BatchesDiffer:
 def _same(last: Batch, batch: Batch) -> bool:
     if not batch.content or batch.content != last.content or batch.ids != last.ids:
         return False
-    if batch.ids is None or len(set(batch.ids)) < len(batch.ids):
+    if batch.ids is None:
+        return _repeated(last, batch)
+    if len(set(batch.ids)) < len(batch.ids):
         return False
     # Samples that are all alike make batches that are all alike.
     several = len(batch.ids) == 1 or len(set(batch.sample_digests)) > 1
     return several and (batch.dataset_length or 0) > len(batch.ids)
+
+
+def _repeated(last: Batch, batch: Batch) -> bool:
+    """Whether a stream gave the same batch again in one pass; what it has in all nobody knows."""
+    one_pass = batch.epoch is not None and batch.epoch == last.epoch
+    next_one = batch.index is not None and last.index is not None and batch.index > last.index
+    return one_pass and next_one and len(set(batch.sample_digests)) > 1
 
 
 class OrderDiffers:

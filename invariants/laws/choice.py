@@ -47,12 +47,15 @@ def choose(
             ``off``; the arguments before it are stronger.
 
     Raises:
-        InvariantError: There is no such law.
+        InvariantError: There is no such law, or it is both declared and left out.
     """
     said = dict(policy or {})
     others = said.pop("all", "advice")
     otherwise = "verdict" if builtin else others
-    without = tuple(without)
+    laws, without = tuple(laws), tuple(without)
+    for each in laws:
+        if each in without:
+            raise InvariantError(f"law {each!r}: it cannot decide and be left out at once")
     words = said | dict.fromkeys(laws, "verdict") | dict.fromkeys(without, "off")
     known = [law.id for law in LAWS if law.rule is not FINITE]
     for each in words:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceparity.invariants.finding import Finding
 from traceparity.invariants.laws.law import Law
+from traceparity.invariants.laws.seams import Seam
 
 if TYPE_CHECKING:
     from traceparity.invariants.checker import Checker
@@ -34,12 +35,15 @@ class LawJudge:
     def __init__(self, laws: Sequence[Law]) -> None:
         self._laws = laws
         self._view: View | None = None
+        self._seams: dict[int, Seam] = {}
         self.begin_segment()
 
     def begin_segment(self) -> None:
         """What follows is read from other traces, in which the run went on."""
         self._judges: dict[int, list[Checker]] = {}
         self._between: dict[str, RankJudge] | None = None
+        for seam in self._seams.values():
+            seam.begin_segment()
 
     def step(self, ranks: Sequence["StepFacts"]) -> Iterator[Finding]:
         """Judge a step of all processes that have it, by rank."""
@@ -59,6 +63,13 @@ class LawJudge:
                 judges = self._judges[facts.rank] = [law.judge() for law in seen if law.judge]
             for judge in judges:
                 yield from judge.step(facts)
+            yield from self._at_seam(facts)
+
+    def _at_seam(self, facts: "StepFacts") -> Iterator[Finding]:
+        applied = {law.id for law in self._laws if facts.view.sees(*law.needs)}
+        for found in self._seams.setdefault(facts.rank, Seam()).step(facts):
+            if found.invariant in applied:
+                yield found
 
     def end(self) -> Iterator[Finding]:
         """Judge what only the end of a segment shows."""

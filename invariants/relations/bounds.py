@@ -93,6 +93,7 @@ NORM = Template(
     fields=("optimizer",),
     scope=("optimizer",),
     learns=Learns.RANGE,
+    least=0.0,
     needs=(Phase.GRADIENT,),
     hint="the gradients are far larger than in all references",
     shows="grad",

@@ -1,6 +1,6 @@
 """Findings are put together by cause, the earliest first."""
 
-from traceparity.invariants.causes import causes_of
+from traceparity.invariants.causes import causes_beside, causes_of
 from traceparity.invariants.finding import Finding
 from traceparity.tracefmt.records import Phase
 
@@ -33,3 +33,11 @@ def test_a_missing_call_is_the_last_explanation_of_its_step():
 
 def test_nothing_comes_of_nothing():
     assert causes_of([]) == []
+
+
+def test_what_follows_from_an_accepted_deviation_is_accepted_with_it():
+    mode, drawn = finding("mode", 2), finding("randomness", 3)
+
+    assert causes_beside([drawn], [mode]) == ([], {drawn.invariant: 1})
+    (cause,), covered = causes_beside([drawn, finding("data", 1)], [mode])
+    assert (cause.first.relation, covered) == ("data", {drawn.invariant: 1})

@@ -53,6 +53,10 @@ def test_what_is_written_is_read_again(file):
         ('"id": "B-1"', '"__import__": "os", "id": "B-1"', "__import__"),
         ('"id": "H-1"', '"id": "B-1"', "stands there twice"),
         ('{"optimizer": ["SGD"]}', '{"pid": [7]}', "no field 'pid'"),
+        ('{"optimizer": ["SGD"]}', '{"optimizer": []}', "names no value"),
+        ('{"optimizer": ["SGD"]}', '{"optimizer": [1]}', "1 is no text"),
+        ('"outcome": true', '"outcome": "banana"', "no outcome"),
+        ('"outcome": true', '"outcome": 1', "no outcome"),
         ('"outcome": true', '"high": 1.0', "takes"),
         ('"outcome": true', '"outcome": [[["x"]]]', "outcome"),
         ('"num_positive_examples": 20', '"num_positive_examples": "many"', "Expected `int`"),
@@ -67,6 +71,13 @@ def test_a_wrong_line_is_named_and_nothing_of_it_is_evaluated(file, old, new, sa
         read_invariants(file)
 
     assert f"{file}:" in str(caught.value).lower()
+
+
+def test_what_is_no_text_is_no_file_of_invariants(file):
+    file.write_bytes(b"\x89TPT\r\n")
+
+    with pytest.raises(InvariantError, match="not a file of invariants"):
+        read_invariants(file)
 
 
 def test_an_empty_file_is_an_error(file):

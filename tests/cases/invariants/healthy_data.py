@@ -102,7 +102,12 @@ def second_half(folder: str) -> None:
     _half(folder, 4, 9, "")
 
 
-def _half(folder: str, first: int, last: int, save: str) -> None:
+def goes_on_with(folder: str, bug: str) -> None:
+    """The second half, in which the checkpoint is not all that the run goes on with."""
+    _half(folder, 4, 9, "", bug)
+
+
+def _half(folder: str, first: int, last: int, save: str, bug: str = "") -> None:
     torch.manual_seed(0)
     model = Network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -110,7 +115,10 @@ def _half(folder: str, first: int, last: int, save: str) -> None:
     parts = {"model": model, "optimizer": optimizer, "scheduler": cycle}
     if first:
         for name, state in torch.load(f"{folder}/half.pt").items():
-            parts[name].load_state_dict(state)
+            if bug != f"{name} not loaded":
+                parts[name].load_state_dict(state)
+        if bug == "rate overwritten":
+            optimizer.param_groups[0]["lr"] = 1e-3
     for step, (inputs, targets) in enumerate(itertools.chain(shuffled(), shuffled(1))):
         if first <= step < last:
             learn(model, optimizer, inputs, targets)

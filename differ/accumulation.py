@@ -125,6 +125,12 @@ class Accumulation:
             where = f"update {steps[0]}" + (f" and {len(steps) - 1} more" if steps[1:] else "")
             yield f"the {name} took fewer micro-batches than declared in {where}, of equal samples"
 
+    def undecided(self) -> Iterator[str]:
+        """Why what the policy declares could not be judged."""
+        for reason in self._left_out.undecided():
+            weight = self._align.loss_weight
+            yield f'no losses can be compared by loss_weight = "{weight}": {reason.value}'
+
     def _pair(self, number: int) -> tuple[Columns, Columns]:
         found = self._pairs.get(number)
         if found is None:

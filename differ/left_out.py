@@ -26,6 +26,7 @@ class LeftOut(enum.Enum):
         "the trace does not tell what a micro-batch weighs; of a field of several dimensions only "
         "--capture values does"
     )
+    NO_FIELD = "not every batch has the field that tells what a micro-batch weighs"
 
 
 class Tally:
@@ -37,6 +38,11 @@ class Tally:
     def add(self, site: Site, reason: LeftOut) -> None:
         """A site was left out in some step."""
         self._sites.setdefault((site.phase, reason), {})[str(site)] = None
+
+    def undecided(self) -> Iterator[LeftOut]:
+        """Reasons for which what the policy declares was not judged."""
+        reasons = {reason for _, reason in self._sites}
+        yield from (reason for reason in (LeftOut.NO_FIELD, LeftOut.WEIGHTS) if reason in reasons)
 
     def notes(self) -> Iterator[str]:
         """A sentence for each phase and reason."""

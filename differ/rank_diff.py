@@ -170,6 +170,7 @@ class RankDiff:
             self._look_at_evaluations(alignment)
         if self._accumulation:
             report.notes += self._accumulation.notes()
+            report.abstain += self._accumulation.undecided()
         if self._unmatched:
             report.notes.append(_allowed(list(self._unmatched)))
         return report

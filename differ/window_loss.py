@@ -49,7 +49,9 @@ class LossRelation:
         ]
         if self.word == "weighted":
             weights = micro_batch_weights(window, self._weight) if len(values) > 1 else [1.0]
-            if weights is None or len(weights) != len(values) or not sum(weights):
+            if isinstance(weights, LeftOut):
+                return weights
+            if len(weights) != len(values) or not sum(weights):
                 return LeftOut.WEIGHTS
             total = sum(w * value for w, value in zip(weights, values, strict=True)) / sum(weights)
         else:
@@ -58,20 +60,21 @@ class LossRelation:
             return np.array(total).astype(dtype).tobytes()
 
 
-def micro_batch_weights(window: WindowRows, declared: str) -> Sequence[float] | None:
-    """What each micro-batch weighs; None where the trace does not tell."""
+def micro_batch_weights(window: WindowRows, declared: str) -> Sequence[float] | LeftOut:
+    """What each micro-batch weighs; or why the trace does not tell."""
     if declared == "samples":
-        return window.sizes
+        return window.sizes or LeftOut.WEIGHTS
     counted = _COUNTED.fullmatch(declared)
     name = counted[1] if counted else declared
     for _, group in window.of_phase(Phase.DATA, name):
         if len(group.rows) != window.count:
-            return None
+            return LeftOut.NO_FIELD
         weights = [
             _weight(window, row, counted[2] if counted else None) for row in group.rows.values()
         ]
-        return None if None in weights else [weight for weight in weights if weight is not None]
-    return None
+        known = [weight for weight in weights if weight is not None]
+        return known if len(known) == len(weights) else LeftOut.WEIGHTS
+    return LeftOut.NO_FIELD
 
 
 def _weight(window: WindowRows, row: int, other_than: str | None) -> float | None:

@@ -408,12 +408,18 @@ def test_weights_come_from_a_recorded_field(bench, weight, weights):
     assert result.outcome is Outcome.PASS, (result.reason, place(result))
 
 
-def test_a_weight_that_the_trace_does_not_tell_leaves_the_loss_out_and_says_so(bench):
+def test_a_weight_that_the_trace_does_not_tell_decides_nothing(bench):
+    """A misspelt field would else take the loss out of the comparison."""
     policy = declared(1, 2, loss="weighted", loss_weight="batch[absent]")
+    other = with_losses(run([4, 4]), 1.0, 2.0)
 
-    result = compare(bench, HALVES, policy)
+    for target in (run([4, 4]), other):
+        result = compare(bench, target, policy, run([8]))
 
-    assert any("does not tell what a micro-batch weighs" in note for note in result.notes)
+        assert result.outcome is Outcome.ABSTAIN
+        assert result.reason.startswith(
+            'no losses can be compared by loss_weight = "batch[absent]": not every batch has'
+        )
 
 
 @pytest.mark.parametrize("last", [[], [[2]]], ids=["", "a last window of one micro-batch"])

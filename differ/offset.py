@@ -35,9 +35,10 @@ class _Listing:
 def find_offset(reference: Side, target: Side, expected: int | None = None) -> Beginning:
     """The reference step whose starting state is the target's, and how it was recognised.
 
-    Parameters decide; where several steps have them, or none, the optimizer's step counts and
-    the schedulers' counters do, and at last where the target should begin. Parameters that
-    contradict what counts steps may not have been restored; see `Votes.settle`.
+    Parameters that an optimizer holds decide; where several steps have them, or none, the
+    optimizer's step counts and the schedulers' counters do, and at last where the target should
+    begin. Parameters that contradict what counts steps may not have been restored; see
+    `Votes.settle`.
 
     Args:
         reference: The reference.
@@ -49,9 +50,9 @@ def find_offset(reference: Side, target: Side, expected: int | None = None) -> B
     """
     listing = _listing(target)
     things = reference.steps.sites.things
-    trained = {component for component, field in things if field == "requires_grad"}
+    decisive = _decisive(things)
     parameters = listing.chosen(
-        lambda thing: things[thing][1] == "value" and (not trained or things[thing][0] in trained)
+        lambda thing: things[thing][1] == "value" and (not decisive or things[thing][0] in decisive)
     )
     updates = listing.chosen(lambda thing: _is_update_count(*things[thing]))
     states = listing.chosen(lambda thing: bool(optimizer_state_parameter(*things[thing])))
@@ -71,6 +72,19 @@ def find_offset(reference: Side, target: Side, expected: int | None = None) -> B
     if found is None:
         raise AlignmentError(_unclear(votes.equal or votes.counted))
     return found
+
+
+def _decisive(things: Sequence[tuple[str, str]]) -> set[str]:
+    """The parameters that tell steps apart: those that an optimizer holds, if it is known.
+
+    A teacher or an average of the weights, which none holds, may have been lost on the way.
+    """
+    valued = {component for component, field in things if field == "value"}
+    for told_by in ("group", "requires_grad"):
+        found = {component for component, field in things if field == told_by} & valued
+        if found:
+            return found
+    return set()
 
 
 def _first(side: Side) -> int:

@@ -76,6 +76,29 @@ def test_the_offset_is_found_by_the_parameters(bench):
     assert bench.diff(Run().steps(6), resumed(), AUTO).alignment.how == "parameter digest"
 
 
+def with_teacher(steps: list[Step], start: int, lost: bool) -> list[Step]:
+    """A model that no optimizer holds, and that changes with each step."""
+    for number, step in enumerate(steps, start):
+        value = np.full((9, 3), 0 if lost else number, np.float32)
+        step.rows[:0] = [
+            Seen(
+                Phase.STATE, "teacher.weight", "value", value, STATE if number > start else SNAPSHOT
+            )
+        ]
+    return steps
+
+
+@pytest.mark.parametrize("policy", [DECLARED, AUTO])
+def test_a_teacher_that_was_lost_is_named_and_hides_no_seam(bench, policy):
+    reference = with_teacher(Run().steps(6), 0, lost=False)
+
+    good = bench.diff(reference, with_teacher(resumed(), 3, lost=False), policy)
+    bad = bench.diff(reference, with_teacher(resumed(), 3, lost=True), policy)
+
+    assert good.outcome is Outcome.PASS
+    assert (bad.first.step, bad.first.component) == (3, "teacher.weight")
+
+
 def test_weights_that_were_not_restored_are_found_where_the_update_count_points(bench):
     target = resumed()
     target[0].change("state:embed.weight:value", np.zeros((9, 3), np.float32))

@@ -38,6 +38,10 @@ _LAST = {"phase": 1, "equality": 2}
 from nearly everything, and replicas part for any reason that shows on one of them too."""
 
 
+_TIE = "shared_with"
+"""Field of tied parameters: a tie that was lost is seen before all that follows from it."""
+
+
 class Cause(msgspec.Struct, frozen=True):
     """A finding, and those that may follow from it.
 
@@ -94,7 +98,7 @@ def causes_beside(
 def _order(finding: Finding) -> tuple[int, int, int, int, int, str]:
     return (
         finding.step,
-        _LAST.get(finding.relation, 0),
+        0 if finding.field == _TIE else _LAST.get(finding.relation, 0),
         finding.microbatch,
         int(finding.phase),
         finding.rank,

@@ -28,8 +28,8 @@ VALUE = Template(
     hint="the option was set to something else than in the reference",
     shows="option",
 )
-FIRST_RATE = Template(
-    id="hyperparameter.first_rate",
+BASE_RATE = Template(
+    id="hyperparameter.base_rate",
     phase=Phase.OPTIMIZER,
     noun="optimizer groups",
     says="begin with a base learning rate of {}",
@@ -175,7 +175,7 @@ class Observer:
         names = sorted({facts.state.classes.get(name, "") for name in _names(facts)})
         context = ", ".join(names) if driven else "none", *self._of(facts, group)
         said = float(base) if isinstance(base, int | float) else rate
-        yield Event(FIRST_RATE, context, said, component=group, departs=partial(_other_rate, said))
+        yield Event(BASE_RATE, context, said, component=group, departs=partial(_other_rate, said))
 
     def _made_with(self, facts: StepFacts, name: str) -> Iterator[Event]:
         settings = facts.state.settings.get(name)
@@ -212,7 +212,7 @@ def _other_rate(rate: float, expected: Plain) -> Departure | None:
     """A rate shows at the first update, even if it takes a second one to tell."""
     if expected == rate:
         return None
-    return Departure(0, FIRST_RATE.say(expected), FIRST_RATE.say(rate))
+    return Departure(0, BASE_RATE.say(expected), BASE_RATE.say(rate))
 
 
 def _schedulers(facts: StepFacts) -> Iterator[Event]:
@@ -246,4 +246,4 @@ def _plain(value: Any) -> Plain:
     return json.dumps(value, sort_keys=True)
 
 
-TEMPLATES = (VALUE, FIRST_RATE, RATE_KEPT, SCHEDULED, RATIO, SCHEDULE, COURSE, OWN_COURSE)
+TEMPLATES = (VALUE, BASE_RATE, RATE_KEPT, SCHEDULED, RATIO, SCHEDULE, COURSE, OWN_COURSE)

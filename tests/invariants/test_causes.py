@@ -1,5 +1,7 @@
 """Findings are put together by cause, the earliest first."""
 
+from dataclasses import replace
+
 from traceparity.invariants.causes import causes_beside, causes_of
 from traceparity.invariants.finding import Finding
 from traceparity.tracefmt.records import Phase
@@ -41,3 +43,11 @@ def test_what_follows_from_an_accepted_deviation_is_accepted_with_it():
     assert causes_beside([drawn], [mode]) == ([], {drawn.invariant: 1})
     (cause,), covered = causes_beside([drawn, finding("data", 1)], [mode])
     assert (cause.first.relation, covered) == ("data", {drawn.invariant: 1})
+
+
+def test_a_tie_that_was_lost_comes_before_what_follows_from_it():
+    tie = replace(finding("equality", 0, Phase.STATE), field="shared_with")
+
+    (cause,) = causes_of([finding("write", 0, Phase.STATE), tie])
+
+    assert cause.first is tie

@@ -24,7 +24,7 @@ CLIPPED = Invariant(
     id="B-1",
 )
 RATE = Invariant(
-    template="hyperparameter.first_rate",
+    template="hyperparameter.base_rate",
     outcome=0.1,
     precondition={"optimizer": ("SGD",)},
     text="optimizer groups: use 0.1",

@@ -77,15 +77,14 @@ def test_the_offset_is_found_by_the_parameters(bench):
 
 
 def with_teacher(steps: list[Step], start: int, lost: bool) -> list[Step]:
-    """A model that no optimizer holds, and that changes with each step."""
+    """A model that no optimizer holds, and that changes with each step; nothing counts them."""
     for number, step in enumerate(steps, start):
         value = np.full((9, 3), 0 if lost else number, np.float32)
-        step.rows[:0] = [
-            Seen(
-                Phase.STATE, "teacher.weight", "value", value, STATE if number > start else SNAPSHOT
-            )
-        ]
-    return steps
+        flags = STATE if number > start else SNAPSHOT
+        step.rows[:0] = [Seen(Phase.STATE, "teacher.weight", "value", value, flags)]
+    frozen = Seen(Phase.STATE, "teacher.weight", "requires_grad", False, SNAPSHOT)
+    steps[0].rows.insert(1, frozen)
+    return without_counts(without_schedule(steps))
 
 
 @pytest.mark.parametrize("policy", [DECLARED, AUTO])

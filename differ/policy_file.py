@@ -123,8 +123,9 @@ class _Parser(Checks):
     def _loss_weight(self, value: Any, loss: str | None) -> str:
         if loss != "weighted":
             raise self.error("align", "loss_weight", 'goes with loss = "weighted" only')
-        if not isinstance(value, str) or not value:
-            raise self.error("align", "loss_weight", 'must be "samples" or a recorded batch field')
+        if not isinstance(value, str) or not (value == "samples" or value.startswith("batch")):
+            problem = 'must be "samples" or a recorded batch field, as "batch[1]"'
+            raise self.error("align", "loss_weight", problem)
         return value
 
     def _microbatches(self, value: Any) -> tuple[int, int]:

@@ -43,6 +43,8 @@ class TomlFile:
             TraceparityError: An ``error``: the text is no TOML.
         """
         self.path = path
+        # Editors of Windows put a mark before the first character.
+        text = text.removeprefix("\ufeff")
         self._lines = text.splitlines()
         self._error = error
         import tomllib  # takes time to import, and most commands are given no file
@@ -51,6 +53,8 @@ class TomlFile:
             self.tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as problem:
             raise error(f"{path}: not a TOML file: {problem}") from problem
+        except RecursionError as problem:
+            raise error(f"{path}: its values are nested too deeply") from problem
 
     def error(self, place: str, key: str, problem: str) -> TraceparityError:
         """The error that tells a problem with file, line and key."""

@@ -85,6 +85,10 @@ def test_an_empty_file_is_the_default_policy(read):
     assert read("") == Policy()
 
 
+def test_a_mark_before_the_first_character_is_no_part_of_the_file(read):
+    assert read("\ufeff[align]\nkind = 'resume'").align.kind == "resume"
+
+
 def test_equal_nan_alone_asks_for_equal_numbers(read):
     rules = read("[[compare]]\nsite='*'\nequal_nan=true").rules
 
@@ -110,6 +114,11 @@ def test_accumulation_declares_its_micro_batches(read):
         ("[align]\nphases = []", ":2: align.phases: must be a list"),
         ("[align]\nphases = ['grad']", ":2: align.phases: no phase 'grad'"),
         ("[align]\nrename = {'a.{i}' = 'b'}", ":2: align.rename: {i} stands on one side"),
+        (
+            "[align]\nkind='accumulation'\nloss='weighted'\nloss_weight='import os'",
+            ":4: align.loss_weight: must be",
+        ),
+        ("a = " + 3000 * "[", "nested too deeply"),
         ("[[compare]]\nrtol = 1", ":1: compare[0].site: needed"),
         ("[[compare]]\nsite='*'\n[[compare]]\nsite='*'\nrtol='1'", ":5: compare[1].rtol: must be"),
         ("[[compare]]\nsite='*'\nrtol = nan", ":3: compare[0].rtol: must be a finite number"),

@@ -49,7 +49,8 @@ def _sides(stage: Stage, roles: tuple[str, str]) -> Sides:
     policy = as_start(case.policy) if case.kind == "repeat" else case.policy
     if roles[1] == "save":
         policy = as_start(policy)
-    return Sides(*_reruns(stage, roles), settings=case.settings, policy=policy)
+    archived = case.archive.trace if case.archive else None
+    return Sides(*_reruns(stage, roles), settings=case.settings, policy=policy, archived=archived)
 
 
 def _reruns(

@@ -78,6 +78,10 @@ def _put_away(folders: _Folders, *, failed: bool, keep: bool) -> None:
         # Those of an earlier run would be taken for those of this one.
         shutil.rmtree(folders.kept, ignore_errors=True)
         shutil.copytree(folders.used, folders.kept)
+        # Traces are large, and nobody means to add them to the repository.
+        mark = folders.kept.parent / ".gitignore"
+        if not mark.exists():
+            mark.write_text("*\n")
     if not failed:
         # The commands that a failure proposes name the traces where they were.
         shutil.rmtree(folders.used, ignore_errors=True)

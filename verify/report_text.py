@@ -36,6 +36,8 @@ def case_text(case: CaseResult, *, colour: bool = False, verbose: bool = False) 
         lines += bullets([case.verdict.reason])
     lines += bullets(_elsewhere(case))
     lines += bullets(case.verdict.notes)
+    if not verbose:
+        lines += bullets(_unsaid(case))
     if case.outcome is not Outcome.PASS or case.updated or verbose:
         lines += _report(case, colour=colour, verbose=verbose)
     if case.verdict.zoom is not None:
@@ -43,6 +45,15 @@ def case_text(case: CaseResult, *, colour: bool = False, verbose: bool = False) 
     if case.outcome is not Outcome.PASS or verbose:
         lines += _executions(case, paint, verbose=verbose)
     return "\n".join(lines) + "\n"
+
+
+def _unsaid(case: CaseResult) -> list[str]:
+    """That there is more to know of what passed, as what was not compared."""
+    comparison = case.verdict.comparison
+    if case.outcome is not Outcome.PASS or case.updated or comparison is None:
+        return []
+    count = len(comparison.notes)
+    return [f"{count} note{'s' * (count > 1)} on the comparison: -v shows them"] if count else []
 
 
 def _has_report(case: CaseResult) -> bool:

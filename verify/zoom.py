@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from traceparity.differ.diff import describe_place, diff_runs
+from traceparity.differ.diff import as_start, describe_place, diff_runs
 from traceparity.differ.names import is_group, operator_of
 from traceparity.differ.policy import PHASES, Policy
 from traceparity.differ.result import DiffResult, Divergence, Outcome
 from traceparity.recorder.settings import Settings
+from traceparity.tracefmt.location import Location
 
 PROGRAM = "program"
 """The component under which operators outside of modules are recorded."""
@@ -62,12 +63,14 @@ class Sides:
         target: Runs the target, or the part of it in which the runs part.
         settings: What was recorded before.
         policy: The relation that was judged.
+        archived: The trace that the reference was judged by; None where it had just been run.
     """
 
     reference: Rerun
     target: Rerun
     settings: Settings
     policy: Policy
+    archived: Location | None = None
 
     def compared(self, step: int, target_step: int, part: _Part | None = None) -> DiffResult:
         """Run both sides again and compare one step of theirs, recorded with all values.
@@ -113,6 +116,11 @@ def zoom(result: DiffResult, sides: Sides) -> Zoomed:
     target_step = step - offset if first is None else first.target_step
     closer = sides.compared(step, target_step)
     if closer.outcome is Outcome.PASS:
+        if not _is_what_was_archived(closer, step, sides):
+            return Zoomed(
+                f"run again, the reference's command gives another step {step} than the archived"
+                " trace has, the target's: what made the trace has to be run to look closer"
+            )
         what = "the difference does not come again" if first else "with all values they agree"
         return Zoomed(f"{what}: step {step} was run again on both sides, and they agree", closer)
     if closer.first is None:
@@ -135,6 +143,15 @@ def zoom(result: DiffResult, sides: Sides) -> Zoomed:
     inside = sides.compared(step, target_step, part)
     size = _rounded(inside) if is_in_parts else ""
     return Zoomed(f"{_operator(inside)}{size}{moved}", inside)
+
+
+def _is_what_was_archived(closer: DiffResult, step: int, sides: Sides) -> bool:
+    """Whether the reference, run again, does in the step what its archived trace says."""
+    if sides.archived is None:
+        return True
+    again = [Path(closer.reference.path)]
+    found = diff_runs(sides.archived, again, as_start(sides.policy)).first
+    return found is None or found.step != step
 
 
 def _both(recorded: tuple[str, ...], declared: tuple[str, ...]) -> tuple[str, ...]:

@@ -292,19 +292,37 @@ def test_what_changes_gradients_before_the_update_is_told_by_its_line(runs):
     assert line_of(train, "clip_grad_norm_") in seen.reason
 
 
-def test_a_difference_that_does_not_come_again_is_said_to(runs):
-    """The second run of both sides is that of the reference."""
+@pytest.mark.parametrize(
+    ("is_archived", "said"),
+    [
+        (False, "the difference does not come again: step 0 was run again on both sides"),
+        (True, "run again, the reference's command gives another step 0 than the archived trace"),
+    ],
+)
+def test_a_difference_that_does_not_come_again_is_said_to(runs, is_archived, said):
+    """Run again, the reference is what the target was: by chance, or by a change since."""
+    paths = [runs.record(kind, Settings(), kind) for kind in ("update", "plain")]
+    result = diff_runs(paths[0], [paths[1]], Policy())
+    reruns = (
+        lambda settings, name, side=side: runs.record("plain", settings, f"{side}-{name}")
+        for side in ("reference", "target")
+    )
+    archived = paths[0] if is_archived else None
+
+    seen = zoom(result, Sides(*reruns, Settings(), Policy(), archived))
+
+    assert seen.reason.startswith(said)
+
+
+def test_an_archived_reference_that_still_does_the_same_is_no_obstacle(runs):
+    """Then it is chance that took the difference away."""
     paths = [runs.record(kind, Settings(), kind) for kind in ("plain", "update")]
     result = diff_runs(paths[0], [paths[1]], Policy())
-    sides = Sides(
-        *(
-            lambda settings, name, side=side: runs.record("plain", settings, f"{side}-{name}")
-            for side in ("reference", "target")
-        ),
-        Settings(),
-        Policy(),
+    reruns = (
+        lambda settings, name, side=side: runs.record("plain", settings, f"{side}-{name}")
+        for side in ("reference", "target")
     )
 
-    seen = zoom(result, sides)
+    seen = zoom(result, Sides(*reruns, Settings(), Policy(), paths[0]))
 
-    assert seen.reason.startswith("the difference does not come again: step 0 was run again")
+    assert seen.reason.startswith("the difference does not come again: step 0")

@@ -26,7 +26,12 @@ from traceparity.differ.result import Divergence, Evidence
 from traceparity.differ.settings_evidence import settings_evidence
 from traceparity.differ.step_pair import StepPair
 from traceparity.differ.step_view import StepView
-from traceparity.differ.update_evidence import clipped_while_scaled, schedule_steps, zeroing
+from traceparity.differ.update_evidence import (
+    clipped_while_scaled,
+    schedule_steps,
+    update_counts,
+    zeroing,
+)
 from traceparity.tracefmt.records import Phase
 
 
@@ -63,9 +68,9 @@ def evidence_for(
         yield from clipping(pair)
         yield from clipped_while_scaled(pair)
     if phase == Phase.OPTIMIZER:
-        yield from own_gradient(
-            pair, optimizer_state_parameter(component, divergence.field) or component
-        )
+        parameter = optimizer_state_parameter(component, divergence.field) or component
+        yield from own_gradient(pair, parameter)
+        yield from update_counts(pair, parameter)
     if phase in (Phase.OPTIMIZER, Phase.SCHEDULER):
         yield from schedule_steps(pair)
         yield from all_gradients(pair)

@@ -11,7 +11,7 @@ import numpy as np
 
 from traceparity.differ.metrics import widened
 from traceparity.differ.moment import told_now
-from traceparity.differ.names import scheduler_of
+from traceparity.differ.names import optimizer_state_parameter, scheduler_of
 from traceparity.differ.observation import Observation
 from traceparity.differ.result import Evidence
 from traceparity.differ.step_pair import Side, StepPair
@@ -56,6 +56,23 @@ def schedule_steps(pair: StepPair) -> Iterator[Evidence]:
         if early:
             detail += f", {early} of them before the optimizer did"
         yield Evidence("schedule", False, detail)
+
+
+def update_counts(pair: StepPair, parameter: str) -> Iterator[Evidence]:
+    """How many updates of a parameter the optimizer counts, where the sides count otherwise.
+
+    Then the update began with other state: it was lost, or loaded, after the step before.
+    """
+    for name, field in pair.sites.things:
+        if optimizer_state_parameter(name, field) != parameter or not field.startswith("step["):
+            continue
+        ours, theirs = (number_of(seen) for seen in told_now(pair, Phase.OPTIMIZER, name, field))
+        if ours is not None and theirs is not None and abs(ours - theirs) >= 1:
+            detail = (
+                f"{name} counts {ours:g} updates of {parameter} after this one in the "
+                f"reference, {theirs:g} in the target: its state was not the same before"
+            )
+            yield Evidence("optimizer_state", False, detail)
 
 
 def clipped_while_scaled(pair: StepPair) -> Iterator[Evidence]:

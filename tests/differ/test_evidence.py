@@ -104,6 +104,19 @@ def test_an_update_tells_whether_gradients_and_hyperparameters_were_equal(bench)
     assert evidence(result, "hyperparameters").equal
 
 
+def test_state_that_was_lost_before_an_update_is_told_by_its_count(bench):
+    def lost(steps):
+        weight = steps[2].rows[steps[2].find("optimizer:head.weight:value")].value
+        steps[2].change("optimizer:head.weight:value", weight + np.float32(0.1))
+        steps[2].change("optimizer:optimizer[0]:step[head.weight]", np.array(np.float32(1)))
+
+    first = bench.changed(lost).first
+
+    assert first.component == "head.weight"
+    (told,) = (found.detail for found in first.evidence if found.what == "optimizer_state")
+    assert told.startswith("optimizer[0] counts 3 updates of head.weight after this one in the")
+
+
 def test_a_checkpoint_loaded_in_one_run_only_is_told(bench):
     def change(steps: list[Step]) -> None:
         steps[2].rows[:0] = [

@@ -74,8 +74,8 @@ class StateHooks:
         names.refresh(entry.root)
         if known is None:
             kind = type(innermost(module)).__name__
-            reason = f"calls of {kind}, which no hook sees (a __call__ of its own, a compiled step)"
-            self._recording.writer.not_observed(entry.path, reason)
+            why = "which no hook sees (a __call__ of its own, a compiled function)"
+            self._recording.writer.not_observed(entry.path, f"calls of {kind}, {why}")
         entry.root.trained = True
         self.root_joined(entry.root)
 

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from trace_story import Seen, Step, sample, scalar, write, write_step
 
+from traceparity.cli.exits import INTERRUPTS
 from traceparity.cli.show import main
 from traceparity.tracefmt import framing
 from traceparity.tracefmt.records import Flag, Header, Phase
@@ -424,6 +426,16 @@ def test_help_names_every_option_and_the_exit_status(show):
     assert "Exit status" in out
 
 
+@pytest.fixture
+def handlers():
+    """An interrupted command hears no more signals until its process ends; this one goes on."""
+    before = {number: signal.getsignal(number) for number in INTERRUPTS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [

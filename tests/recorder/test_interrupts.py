@@ -71,5 +71,5 @@ def test_an_interrupt_at_any_moment_leaves_a_whole_trace(workshop: Workshop) -> 
             digests.append([step.phase_digests for step in trace.steps[: updates - 1]])
 
     longest = max(digests, key=len)
-    assert len(longest) > 10, "the recordings were hardly begun"
+    assert len(longest) > 3, "the recordings were hardly begun"
     assert all(each == longest[: len(each)] for each in digests)
